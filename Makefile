@@ -1,0 +1,40 @@
+# make demo   sets everything up and reproduces the paper's motivating example (about three minutes on two cores)
+# make test   sets everything up and runs lint, types and tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint setup bench constraints clean
+
+demo: $(READY)
+	$(BIN)/iterq reproduce car-on-hill
+
+test: lint
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(READY)
+	$(BIN)/python bench/car_on_hill.py
+
+setup: $(READY)
+
+# Pinned to constraints.txt, with uv where it is installed and pip otherwise.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "iterq needs Python 3.11 or newer; set PYTHON=..." >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	if command -v uv >/dev/null 2>&1; then uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; fi
+	touch $(READY)
+
+# Versions only, no addresses: one file for every Python from 3.11 on.
+constraints:
+	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --upgrade -o constraints.txt pyproject.toml
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,208 @@
+"""A chain of K consecutive Bellman updates, learned at once (Section 4 of the paper).
+
+    Q̄₀ ──Γ̂──▸ Q₁   Q̄₁ ──Γ̂──▸ Q₂   …   Q̄ₖ₋₁ ──Γ̂──▸ Qₖ
+
+    anchor   θ̄₀            where the window starts; constant between two shifts
+    online   θ₁ … θₖ       learned
+    frozen   θ̄₁ … θ̄ₖ       a snapshot of `online`, refreshed every D steps; None: use `online` itself (D = 1)
+
+Parameters are dicts of parts (see networks.py). A part named in `shared` is common to θ₁ … θₖ; every other part carries a
+leading axis of size K. That is the whole difference between a shared torso and independent networks. A chain of one stacks
+nothing: (anchor, online) are then the (target, online) of the base algorithm, and the same program runs.
+
+Algorithm 1 as printed shifts only the targets. Then θₖ, learned towards update k, would restart on update k + 1 while the next
+sync overwrites θ̄ₖ with it, and the look-ahead would be lost within D steps; so the online parameters shift with their targets.
+Optimiser moments stay where they are.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from iterq.bellman import Bellman
+from iterq.networks import Network, Params, network
+
+
+class Chain(NamedTuple):
+    """The parameters of a window; see the top of this file."""
+
+    anchor: Params
+    online: Params
+    frozen: Params | None
+
+
+class Window(NamedTuple):
+    """Pure functions on a `Chain`, in the manner of an optax transformation."""
+
+    K: int
+    init: Callable[..., Chain]  # (key, *inputs, identical=False) -> chain
+    targets: Callable[..., Any]  # (bellman, chain, batch, key) -> (K, B, ...)     Γ̂Q̄ₖ₋₁
+    distances: Callable[..., jax.Array]  # (bellman, online, targets, batch, key) -> (K,)   from Qₖ to given targets
+    losses: Callable[..., jax.Array]  # (bellman, chain, batch, key) -> (K,)         from Qₖ to Γ̂Q̄ₖ₋₁
+    values: Callable[..., jax.Array]  # (bellman, online, obs, key) -> (K, B, A)
+    sync: Callable[[Chain], Chain]
+    shift: Callable[[Chain], Chain]
+    track: Callable[[Chain, Any], Chain]
+    member: Callable[[Params, Any], Params]  # (online, k) -> θₖ, k = 1 … K
+    Q: Callable[[Params], Callable[..., Any]]  # θₖ -> Qₖ
+
+
+def window(
+    net: Mapping[str, nn.Module] | Network, K: int, shared: tuple[str, ...] = (), frozen: bool = True, consecutive: bool = True
+) -> Window:
+    """A window of `K` Bellman updates over `net`.
+
+    shared: the parts that θ₁ … θₖ have in common.
+    frozen: keep a snapshot of `online` to learn from (D > 1); otherwise learn from `online` itself.
+    consecutive: member k learns from member k - 1. If not, the window holds K chains of length one, each member learning from its
+        own past self, which `anchor` then stores for all members (Bootstrapped DQN).
+    """
+    if K < 1:
+        raise ValueError(f"K must be at least 1, got {K}")
+    net = network(net)
+
+    if isinstance(net, Mapping) and not set(shared) <= set(net):
+        raise ValueError(f"shared parts {sorted(set(shared) - set(net))} are not among the network's parts {list(net)}")
+    net = network(net)
+
+    def stacked(part: str) -> bool:
+        return K > 1 and part not in shared
+
+    def on_stack(f: Callable, *params: Params) -> Params:
+        """f over every stacked part; shared parts are those of the first argument."""
+        return {part: jax.tree.map(f, *(p[part] for p in params)) if stacked(part) else params[0][part] for part in params[0]}
+
+    def axes(params: Params) -> dict[str, int | None]:
+        return {part: 0 if stacked(part) else None for part in params}
+
+    def member(online: Params, k: Any) -> Params:
+        return on_stack(lambda x: x[k - 1], online)
+
+    def Q(theta: Params) -> Callable[..., Any]:
+        return lambda *inputs: net.apply(theta, *inputs)
+
+    def init(key: jax.Array, *inputs: Any, identical: bool = False) -> Chain:
+        members = [net.init(jax.random.fold_in(key, 1 if identical else k), *inputs) for k in range(1, K + 1)]
+        online = on_stack(lambda *x: jnp.stack(x), *members)
+        anchor = member(online, 1) if consecutive else online
+        return Chain(anchor, online, online if frozen and consecutive and K > 1 else None)
+
+    def targets(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> Any:
+        keys = per_sample(key, batch)
+
+        def backup(bar: Params, theta: Params) -> Any:
+            return jax.vmap(lambda t, k: bellman.backup(Q(bar), Q(theta), t, k))(batch, keys)
+
+        over_members = jax.vmap(backup, in_axes=(axes(chain.online), axes(chain.online)))
+        if K > 1 and not consecutive:
+            # yₖ = Γ̂Q̄ₖ
+            return over_members(chain.anchor, chain.online)
+        # y₁ = Γ̂Q̄₀
+        first = jax.tree.map(lambda y: y[None], backup(chain.anchor, member(chain.online, 1)))
+        if K == 1:
+            return first
+        # yₖ = Γ̂Q̄ₖ₋₁,  k = 2 … K
+        bars = chain.online if chain.frozen is None else chain.frozen
+        rest = over_members(on_stack(lambda x: x[:-1], bars), on_stack(lambda x: x[1:], chain.online))
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
+
+    def distances(bellman: Bellman, online: Params, ys: Any, batch: Any, key: jax.Array) -> jax.Array:
+        keys = per_sample(key, batch)
+
+        def distance(theta: Params, y: Any) -> jax.Array:
+            return jax.vmap(lambda y, t, k: bellman.loss(Q(theta), y, t, k))(y, batch, keys).mean()
+
+        if K == 1:
+            return distance(online, jax.tree.map(lambda y: y[0], ys))[None]
+        return jax.vmap(distance, in_axes=(axes(online), 0))(online, ys)
+
+    def losses(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
+        # ℒₖ = mean over the batch of ℓ(Qₖ(s, a), Γ̂Q̄ₖ₋₁(s, a))
+        key_backup, key_loss = jax.random.split(key)
+        ys = jax.lax.stop_gradient(targets(bellman, chain, batch, key_backup))
+        return distances(bellman, chain.online, ys, batch, key_loss)
+
+    def values(bellman: Bellman, online: Params, obs: Any, key: jax.Array) -> jax.Array:
+        keys = per_sample(key, obs)
+
+        def read(theta: Params) -> jax.Array:
+            return jax.vmap(lambda o, k: bellman.values(Q(theta), o, k))(obs, keys)
+
+        return read(online)[None] if K == 1 else jax.vmap(read, in_axes=(axes(online),))(online)
+
+    def sync(chain: Chain) -> Chain:
+        # θ̄ₖ ← θₖ
+        return chain._replace(frozen=None if chain.frozen is None else chain.online)
+
+    def shift(chain: Chain) -> Chain:
+        if not consecutive:
+            # θ̄ₖ ← θₖ
+            return chain._replace(anchor=chain.online)
+        # θ̄₀ ← θ₁ ;  θₖ ← θₖ₊₁, the last one kept ;  θ̄ₖ ← θₖ
+        rolled = on_stack(lambda x: jnp.concatenate([x[1:], x[-1:]]), chain.online)
+        return sync(Chain(member(chain.online, 1), rolled, chain.frozen))
+
+    def track(chain: Chain, tau: Any) -> Chain:
+        # θ̄₀ ← τθ₁ + (1 - τ)θ̄₀ ;  θ̄ₖ ← θₖ
+        ahead = member(chain.online, 1) if consecutive else chain.online
+        anchor = jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, ahead, chain.anchor)
+        return sync(chain._replace(anchor=anchor))
+
+    return Window(K, init, targets, distances, losses, values, sync, shift, track, member, Q)
+
+
+def per_sample(key: jax.Array, batch: Any) -> jax.Array:
+    """(B,) one key per sample, the same for every member of the chain."""
+    return jax.random.split(key, jax.tree.leaves(batch)[0].shape[0])
+
+
+def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransformation, reduce: Callable = jnp.sum) -> Callable:
+    """One step of all K projections: (chain, moments, batch, key) -> (chain, moments, losses (K,)).
+
+    reduce: over members. The sum gives independent networks one optimiser each; the mean is what the published Atari runs used for
+        a shared torso. Both are the base algorithm at K = 1.
+    """
+
+    def step(chain: Chain, moments: Any, batch: Any, key: jax.Array) -> tuple[Chain, Any, jax.Array]:
+        def total(online: Params) -> tuple[jax.Array, jax.Array]:
+            losses = win.losses(bellman, chain._replace(online=online), batch, key)
+            return reduce(losses), losses
+
+        grads, losses = jax.grad(total, has_aux=True)(chain.online)
+        updates, moments = optimiser.update(grads, moments, chain.online)
+        return chain._replace(online=optax.apply_updates(chain.online, updates)), moments, losses
+
+    return step
+
+
+Schedule = Callable[[Window, Chain, Any], Chain]  # (window, chain, n) -> chain, applied after the gradient of step n
+
+
+def due(n: Any, period: Any, G: Any = 1) -> Any:
+    """Whether a multiple of `period` lies in [n, n + G - 1], the environment steps from this gradient step to the next."""
+    return (n + G - 1) // period > (n - 1) // period
+
+
+def hard(T: int, D: int = 1, G: int = 1) -> Schedule:
+    """Shift every `T` and sync every `D` environment steps, with a gradient step every `G`; a shift contains a sync."""
+    if min(T, D, G) < 1:
+        raise ValueError(f"T, D and G must be at least 1, got {T}, {D}, {G}")
+    if T < G:
+        raise ValueError(f"T = {T} is shorter than G = {G}: a window moves at most once per gradient step")
+
+    def move(win: Window, chain: Chain, n: Any) -> Chain:
+        event = jnp.where(due(n, T, G), 2, jnp.where(due(n, D, G), 1, 0))
+        return jax.lax.switch(event, (lambda chain: chain, win.sync, win.shift), chain)
+
+    return move
+
+
+def polyak(tau: float) -> Schedule:
+    """Let the anchor track θ₁ at rate `tau` after every gradient step; the rest of the chain follows by itself."""
+    if not 0 <= tau <= 1:
+        raise ValueError(f"tau must lie in [0, 1], got {tau}")
+    return lambda win, chain, n: win.track(chain, tau)

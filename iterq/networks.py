@@ -1,0 +1,93 @@
+"""The function space Q_Θ: named parts, applied in order.
+
+A network is a mapping such as `{"torso": MLP([64]), "head": nn.Dense(4)}` of flax.linen modules. The names are what a window
+shares by (`shared=("torso",)`); a user's own modules are a network as they stand. The first input flows through the parts;
+a part whose `__call__` names more arguments also receives the further inputs, in order.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+Params = dict[str, Any]
+Initializer = Callable[..., jax.Array]
+LECUN = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)  # of kernels (outputs, inputs)
+
+
+class Network(NamedTuple):
+    """A parametric function as two pure functions; parameters are a dict of parts."""
+
+    init: Callable[..., Params]  # (key, *inputs) -> θ
+    apply: Callable[..., Any]  # (θ, *inputs) -> Q_θ(*inputs)
+
+
+def network(parts: Mapping[str, nn.Module] | Network) -> Network:
+    """The network that applies `parts` in order; a `Network` passes through."""
+    if isinstance(parts, Network):
+        return parts
+    if not parts:
+        raise ValueError("a network needs at least one part")
+    takes = {name: _further_inputs(part) for name, part in parts.items()}
+
+    def init(key: jax.Array, x: Any, *inputs: Any) -> Params:
+        params: Params = {}
+        for i, (name, part) in enumerate(parts.items()):
+            x, variables = part.init_with_output(jax.random.fold_in(key, i), x, *inputs[: takes[name]])
+            state = sorted(set(variables) - {"params"})
+            if state:
+                raise ValueError(f"part {name!r} keeps state ({', '.join(state)}); a network must be a function of its parameters")
+            params[name] = variables.get("params", {})
+        return params
+
+    def apply(params: Params, x: Any, *inputs: Any) -> Any:
+        for name, part in parts.items():
+            x = part.apply({"params": params[name]}, x, *inputs[: takes[name]])
+        return x
+
+    return Network(init, apply)
+
+
+def _further_inputs(part: nn.Module) -> int:
+    """How many inputs beyond the first `part` takes."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in inspect.signature(part.__call__).parameters.values() if p.kind in positional and p.default is p.empty]
+    return len(required) - 1
+
+
+class Linear(nn.Module):
+    """One affine layer on a single input: (n,) -> (features,).
+
+    `nn.Dense`, except that the kernel is the left factor: mapped over a batch, features then come before samples, which keeps the
+    products of a narrow network at the speed of the machine (twice that of the other order on a CPU).
+    """
+
+    features: int
+    kernel_init: Initializer = LECUN
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        kernel = self.param("kernel", self.kernel_init, (self.features, x.shape[0]))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        return jnp.tensordot(kernel, x, 1) + bias.reshape(-1, *(1,) * (x.ndim - 1))
+
+
+class MLP(nn.Module):
+    """Dense layers of the given sizes, each followed by a ReLU: (n,) -> (features[-1],)."""
+
+    features: Sequence[int]
+    kernel_init: Initializer = LECUN
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for size in self.features:
+            x = nn.relu(Linear(size, kernel_init=self.kernel_init)(x))
+        return x
+
+
+def mlp(features: Sequence[int], outputs: int, kernel_init: Initializer = LECUN) -> dict[str, nn.Module]:
+    """Hidden layers as the part `torso`, the linear output layer as the part `head`."""
+    return {"torso": MLP(tuple(features), kernel_init), "head": Linear(outputs, kernel_init=kernel_init)}

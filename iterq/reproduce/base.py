@@ -1,0 +1,92 @@
+"""What every experiment of the paper has: a config with scales, quantities beside the paper's with a band each, a result folder."""
+
+import csv
+import dataclasses
+import importlib.metadata
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from iterq.store import RESULT, write_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """One number of the paper beside ours."""
+
+    name: str
+    ours: float
+    spread: float | None = None  # standard deviation over seeds
+    paper: float | None = None
+    band: str = ""  # in words; empty: reported, not judged
+    passed: bool | None = None  # None: not judged
+
+
+@dataclasses.dataclass
+class Result:
+    """What `reproduce` prints and writes."""
+
+    experiment: str
+    config: dict[str, Any]
+    quantities: list[Quantity]
+    notes: list[str] = dataclasses.field(default_factory=list)
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = dataclasses.field(default_factory=list)  # title, header, rows
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return all(q.passed is not False for q in self.quantities)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.experiment,
+            "passed": self.passed,
+            "config": self.config,
+            "quantities": [dataclasses.asdict(q) for q in self.quantities],
+            "notes": self.notes,
+            "seconds": {k: round(v, 2) for k, v in self.seconds.items()},
+            "versions": versions(),
+        }
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / RESULT, self.as_json())
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide the numbers."""
+    packages = {name: importlib.metadata.version(name) for name in ("iterq", "jax", "jaxlib", "flax", "optax", "numpy")}
+    return {"python": platform.python_version(), **packages, "machine": platform.machine()}
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Numbers as the shortest text that reads back exactly."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(header)
+        out.writerows([repr(float(x)) if isinstance(x, float) else x for x in row] for row in rows)
+
+
+class Stopwatch:
+    """Where the time goes: `with watch("search"): …` adds up seconds by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def __call__(self, name: str) -> "_Lap":
+        return _Lap(self, name)
+
+
+class _Lap:
+    def __init__(self, watch: Stopwatch, name: str) -> None:
+        self.watch, self.name = watch, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.add(self.name, time.perf_counter() - self.started)

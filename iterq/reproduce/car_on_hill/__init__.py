@@ -1,0 +1,133 @@
+"""Section 5 of the paper: i-FQI on car-on-hill with windows of K Bellman updates.
+
+Every K learns the same N = 40 Bellman updates in the same 20 000 gradient steps: smaller windows have to shift faster. Reported are the
+performance loss of each iterate's greedy policy, the sum of the 40 approximation errors, and Table 1 on Proposition 4.1.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iterq.config import Seeds, WindowSizes
+from iterq.errors import Refusal
+from iterq.parallel import run_all
+from iterq.progress import progress
+from iterq.reproduce.base import Result, Stopwatch, write_csv
+
+AUTHORS_SEEDS = (*range(11, 20), *range(110, 121))  # the paper's twenty; its Table 1 is the first of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The car-on-hill experiment; the defaults are the paper's, where it is silent those of the authors' code."""
+
+    K: WindowSizes = (1, 4, 7, 10, 20)
+    """Window sizes to compare."""
+    seeds: Seeds = AUTHORS_SEEDS
+    """Seeds of initial networks (those of the authors' seed of that number) and minibatches; all learn from one data set."""
+    N: int = 40
+    """Bellman iterations."""
+    steps: int = 20_000
+    """Gradient steps of a run, spent in N - K + 1 windows of equal length."""
+    samples: int = 50_000
+    """Steps of the uniform policy in the data set."""
+    horizon: int = 100
+    """Longest episode, in data collection and evaluation."""
+    gamma: float = 0.95
+    """Discount factor (authors' code)."""
+    hidden: int = 50
+    """Neurons of the one hidden layer."""
+    batch: int = 100
+    """Minibatch size."""
+    learning_rate: float = 1e-5
+    """Of Adam (authors' code)."""
+    points: int = 17
+    """Grid points per axis of the evaluation grid."""
+
+    def __post_init__(self) -> None:
+        for name in ("N", "steps", "samples", "horizon", "hidden", "batch"):
+            if getattr(self, name) < 1:
+                raise Refusal(f"--{name} must be at least 1, got {getattr(self, name)}")
+        for K in self.K:
+            if not 1 <= K <= self.N:
+                raise Refusal(f"--K: a window of {K} does not fit N = {self.N} Bellman iterations; K must lie in 1..{self.N}")
+        if self.steps < self.N:
+            raise Refusal(f"--steps: {self.steps} gradient steps cannot hold N = {self.N} windows of at least one")
+        if not 0 <= self.gamma < 1:
+            raise Refusal(f"--gamma must lie in [0, 1), got {self.gamma}")
+        if not self.learning_rate > 0:
+            raise Refusal(f"--learning-rate must be positive, got {self.learning_rate}")
+        if self.points < 2:
+            raise Refusal(f"--points must be at least 2, got {self.points}")
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {"K": (1, 4), "seeds": AUTHORS_SEEDS[:2], "N": 8, "steps": 1_200, "samples": 10_000},
+    "default": {"seeds": AUTHORS_SEEDS[:3]},
+    "paper": {},
+}
+
+
+def run(config: Config, folder: Path) -> Result:
+    """Train every K on every seed, evaluate all iterates, and write figure, CSVs and table."""
+    from iterq.reproduce.car_on_hill import bands, data, optimal, table
+    from iterq.reproduce.car_on_hill.training import approximation_errors, authors_start, network, train
+    from iterq.reproduce.figures import draw_car_on_hill
+
+    watch = Stopwatch()
+    with watch("data"):
+        rows = data.collect(config.samples, config.horizon, config.gamma)
+    with watch("optimal Q"):
+        grid = data.grid(config.points)
+        best = optimal.optimal_q(grid, config.gamma, config.horizon)
+    rho = {"uniform": np.full(len(grid), 1 / len(grid)), "samples": data.sample_weights(rows, config.points)}
+    net = network(config.hidden)
+    starts = [authors_start(config.hidden, seed) for seed in config.seeds]
+    errors_of, greedy_of = approximation_errors(rows, net, config.N), optimal.greedy_q(net, grid, config.gamma, config.horizon)
+
+    def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
+        started = time.perf_counter()
+        each = K / (config.N - K + 1)
+        trained = train(
+            rows, K, config.N, config.steps, config.seeds, net, starts, config.batch, config.learning_rate, lambda: advance(each)
+        )
+        watch.add("training and checks", time.perf_counter() - started)
+        started = time.perf_counter()
+        errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
+        watch.add("evaluation", time.perf_counter() - started)
+        gap = np.abs(best - greedy).mean(-1).reshape(len(config.seeds), config.N, len(grid))  # mean over actions
+        return {
+            "errors": errors,
+            "loss": {name: gap @ weight for name, weight in rho.items()},
+            "rows": table.table(trained.checks, config.gamma),
+        }
+
+    # The largest windows first: with two cores they take as long as all others together.
+    with progress("car-on-hill", sum(config.K), "networks") as advance:
+        done = run_all({K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)})
+    done = {K: done[K] for K in sorted(done)}
+
+    with watch("figure"):
+        losses = {name: {K: d["loss"][name] for K, d in done.items()} for name in rho}
+        draw_car_on_hill(folder, losses, {K: d["errors"] for K, d in done.items()})
+    curves = (
+        (
+            K,
+            seed,
+            k + 1,
+            "shifting" if k <= config.N - K else "last window",
+            *map(float, (losses["uniform"][K][s, k], losses["samples"][K][s, k], d["errors"][s, k])),
+        )
+        for K, d in done.items()
+        for s, seed in enumerate(config.seeds)
+        for k in range(config.N)
+    )
+    header = ("K", "seed", "iteration", "phase", "performance_loss_uniform", "performance_loss_samples", "approximation_error")
+    write_csv(folder / "iterations.csv", header, curves)
+    per_seed = ((K, seed, *(float(x[s]) for x in d["rows"])) for K, d in done.items() for s, seed in enumerate(config.seeds))
+    write_csv(folder / "table1.csv", ("K", "seed", *table.Rows._fields), per_seed)
+    return bands.judge(config, done, watch.seconds)

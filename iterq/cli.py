@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import importlib
-import importlib.metadata
 import io
 import json
 import os
@@ -15,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+import iterq
 from iterq.errors import Refusal
 from iterq.reproduce import EXPERIMENTS
 
@@ -25,6 +25,7 @@ usage: iterq reproduce NAME [--scale smoke|default|paper] [--seeds COUNT|A-B|A,B
 iterq reproduce NAME --help shows every option of an experiment.\
 """
 SCALES = ("smoke", "default", "paper")
+EXTRAS = {"matplotlib": "report"}  # heavy packages and the extra that brings them
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -41,9 +42,12 @@ def main(argv: list[str] | None = None) -> NoReturn:
         code = complain("interrupted; nothing was written")
     except BrokenPipeError:
         code = 2
-    except Exception:  # noqa: BLE001, a bug of ours: show it whole
-        traceback.print_exc()
-        code = 70
+    except Exception as error:  # noqa: BLE001
+        if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+            code = complain(f"this needs {error.name}: pip install 'iterq[{EXTRAS[error.name]}]'")
+        else:  # a bug of ours: show it whole
+            traceback.print_exc()
+            code = 70
     # Compiled loops may still run in daemon threads, and the interpreter's own shutdown does not get along with that.
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -63,7 +67,7 @@ def command(argv: list[str]) -> int:
         print(USAGE)
         return 0
     if name == "--version":
-        print(importlib.metadata.version("iterq"))
+        print(iterq.__version__)
         return 0
     return {"reproduce": reproduce, "list": list_experiments}[among(name, ("reproduce", "list"), "command")](rest)
 

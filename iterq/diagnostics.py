@@ -21,8 +21,13 @@ class Proposition(NamedTuple):
 
 
 def approximation_errors(win: Window, bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
-    """(K,) ‖Γ̂Qₖ₋₁ - Qₖ‖² along the online chain; their sum is the CSAE, the considered sum of approximation errors."""
+    """(K,) ‖Γ̂Qₖ₋₁ - Qₖ‖² along the online chain, from Q̄₀ on."""
     return win.losses(bellman, chain._replace(frozen=None), batch, key)
+
+
+def csae(win: Window, bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
+    """() Σₖ ‖Γ̂Qₖ₋₁ - Qₖ‖², the considered sum of approximation errors."""
+    return approximation_errors(win, bellman, chain, batch, key).sum()
 
 
 def proposition(win: Window, bellman: Bellman, before: Chain, after: Chain, batch: Any, key: jax.Array) -> Proposition:

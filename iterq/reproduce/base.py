@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import iterq
 from iterq.store import RESULT, write_json
 
 
@@ -56,8 +57,8 @@ class Result:
 
 def versions() -> dict[str, str]:
     """The versions that decide the numbers."""
-    packages = {name: importlib.metadata.version(name) for name in ("iterq", "jax", "jaxlib", "flax", "optax", "numpy")}
-    return {"python": platform.python_version(), **packages, "machine": platform.machine()}
+    packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
+    return {"iterq": iterq.__version__, "python": platform.python_version(), **packages, "machine": platform.machine()}
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -77,6 +77,7 @@ def draw_car_on_hill(folder: Path, losses: Mapping[str, Mapping[int, np.ndarray]
                 style = {"color": PALETTE[i % 6], "lw": 1.6}
                 axis.plot(k[:shifting], mean[:shifting], "-", label=f"K = {K}", marker=MARKERS[i % 6], markevery=6, ms=4, **style)
                 axis.plot(k[shifting - 1 :], mean[shifting - 1 :], ":", **style)
+                axis.plot(k[shifting - 1], mean[shifting - 1], "o", mfc="white", ms=5, zorder=3, color=style["color"])
                 axis.fill_between(k, mean - error, mean + error, color=style["color"], alpha=0.15, lw=0)
             axis.set_title(rf"$\rho$: {weighting}")
             axis.set_xlabel("Bellman iteration $k$")
@@ -92,7 +93,7 @@ def draw_car_on_hill(folder: Path, losses: Mapping[str, Mapping[int, np.ndarray]
 def bars(axis: Any, sizes: Sequence[int], heights: Sequence[float], errors: Sequence[float]) -> None:
     """The sum of approximation errors per window size."""
     drawn = axis.bar([str(K) for K in sizes], heights, yerr=errors, color=[PALETTE[i % 6] for i in range(len(sizes))], capsize=2)
-    axis.bar_label(drawn, fmt="%.2f", padding=2, fontsize=8)
-    axis.set_title(r"$\sum_k \|\Gamma^*Q_{k-1} - Q_k\|_{2,\nu}^2$")
+    axis.bar_label(drawn, fmt="%.2f", label_type="center", color="white", fontsize=8)
+    axis.set_title(r"$\Sigma_k\, \|\Gamma^*Q_{k-1} - Q_k\|_{2,\nu}^2$")
     axis.set_xlabel("K")
     axis.grid(axis="x", visible=False)

@@ -67,15 +67,18 @@ class Config:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"K": (1, 4), "seeds": AUTHORS_SEEDS[:2], "N": 8, "steps": 1_200, "samples": 10_000},
-    "default": {"seeds": AUTHORS_SEEDS[:3]},
+    "default": {"seeds": AUTHORS_SEEDS[:2]},
     "paper": {},
 }
 
 
 def run(config: Config, folder: Path) -> Result:
     """Train every K on every seed, evaluate all iterates, and write figure, CSVs and table."""
+    from iterq.envs import car_on_hill as env
+    from iterq.networks import mlp, network
     from iterq.reproduce.car_on_hill import bands, data, optimal, table
-    from iterq.reproduce.car_on_hill.training import approximation_errors, authors_start, network, train
+    from iterq.reproduce.car_on_hill.on_rows import approximation_errors
+    from iterq.reproduce.car_on_hill.training import authors_start, train
     from iterq.reproduce.figures import draw_car_on_hill
 
     watch = Stopwatch()
@@ -85,16 +88,13 @@ def run(config: Config, folder: Path) -> Result:
         grid = data.grid(config.points)
         best = optimal.optimal_q(grid, config.gamma, config.horizon)
     rho = {"uniform": np.full(len(grid), 1 / len(grid)), "samples": data.sample_weights(rows, config.points)}
-    net = network(config.hidden)
+    net = network(mlp([config.hidden], env.ACTIONS))
     starts = [authors_start(config.hidden, seed) for seed in config.seeds]
     errors_of, greedy_of = approximation_errors(rows, net, config.N), optimal.greedy_q(net, grid, config.gamma, config.horizon)
 
     def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
         started = time.perf_counter()
-        each = K / (config.N - K + 1)
-        trained = train(
-            rows, K, config.N, config.steps, config.seeds, net, starts, config.batch, config.learning_rate, lambda: advance(each)
-        )
+        trained = train(rows, K, config, net, starts, lambda: advance(K / (config.N - K + 1)))
         watch.add("training and checks", time.perf_counter() - started)
         started = time.perf_counter()
         errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())

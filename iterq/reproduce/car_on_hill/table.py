@@ -37,6 +37,11 @@ def rounding(checks: Proposition) -> np.ndarray:
     return 1e-6 * checks.before.sum(-1)
 
 
+def percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """100 part / whole, NaN where there is no whole: for a seed where the condition never holds, say."""
+    return np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+
 def table(checks: Proposition, gamma: float) -> Rows:
     """The statistics of one K over its checks (S, n, K)."""
     gain = decrease(Proposition(*(np.asarray(x, np.float64) for x in checks)))
@@ -44,9 +49,8 @@ def table(checks: Proposition, gamma: float) -> Rows:
     def given(slack: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         holds = (margins(checks, slack) >= 0).all(-1)
         falls = gain >= -rounding(checks)
-        with np.errstate(invalid="ignore"):
-            implied = 100 * (falls & holds).sum(1) / holds.sum(1)  # NaN for a seed where it never holds
-            explained = 100 * np.where(holds, gain, 0).sum(1) / np.where(gain > 0, gain, 0).sum(1)
+        implied = percent((falls & holds).sum(1), holds.sum(1))
+        explained = percent(np.where(holds, gain, 0).sum(1), np.where(gain > 0, gain, 0).sum(1))
         return implied, explained, 100 * holds.mean(1)
 
     strict, weak = given(1.0), given(gamma)

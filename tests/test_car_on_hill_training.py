@@ -92,7 +92,7 @@ def test_the_proposition_over_rows_is_the_proposition_over_transitions(K):
     after = before._replace(online=jax.tree.map(lambda x: 1.01 * x, before.online))
     batch = jax.tree.map(jnp.asarray, ROWS.transitions())
     generic = proposition(win, dqn, before, after, batch, jax.random.key(0))
-    fast = proposition_on_rows(win, cut(ROWS))(before, after)
+    fast = proposition_on_rows(win)(before, after, cut(ROWS))
     for name in Proposition._fields:
         np.testing.assert_allclose(getattr(fast, name), getattr(generic, name), rtol=2e-5, atol=1e-9)
 
@@ -119,7 +119,7 @@ def test_the_authors_start_is_drawn_from_the_random_bits_of_its_time():
     # Its first approximation error over the data set, which decides the scale of Table 1: the authors' seed 11 starts high.
     rows = data.collect(20_000, 100, 0.95)
     chain = Chain(start, start, None)
-    error = proposition_on_rows(window(mlp([50], 2), 1), cut(rows))(chain, chain).before[0]
+    error = proposition_on_rows(window(mlp([50], 2), 1))(chain, chain, cut(rows)).before[0]
     assert 0.2 < float(error) < 1.0
 
 

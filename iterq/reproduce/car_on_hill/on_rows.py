@@ -40,8 +40,8 @@ def cut(rows: Rows) -> Block:
     return Block(*map(jnp.asarray, (successor, *(np.pad(x, (0, padded - count)).reshape(-1, BLOCK) for x in flat))))
 
 
-def proposition_on_rows(win: Window, blocks: Block) -> Callable[[Chain, Chain], Proposition]:
-    """`diagnostics.proposition` with dqn over all rows, as a function of the chains before and after a step."""
+def proposition_on_rows(win: Window) -> Callable[[Chain, Chain, Block], Proposition]:
+    """`diagnostics.proposition` with dqn over all rows, as a function of the chains before and after a step and of the rows."""
 
     def look(chain: Chain, block: Block) -> tuple[jax.Array, jax.Array]:
         states = block.state.T
@@ -52,7 +52,7 @@ def proposition_on_rows(win: Window, blocks: Block) -> Callable[[Chain, Chain], 
         return block.reward + block.discount * v, jnp.where(block.action == 1, q[:, 1, :-1], q[:, 0, :-1])
 
     @jax.custom_batching.sequential_vmap
-    def measure(before: Chain, after: Chain) -> Proposition:
+    def measure(before: Chain, after: Chain, blocks: Block) -> Proposition:
         per_block = jax.lax.map(lambda block: terms(*look(before, block), *look(after, block), block.weight), blocks)
         return jax.tree.map(lambda x: x.sum(0), per_block)
 
@@ -64,11 +64,11 @@ def approximation_errors(rows: Rows, net: Network, N: int) -> Callable[[Params],
 
     Consecutive iterates are a chain of N, whatever K they were learned with.
     """
-    measure = proposition_on_rows(window(net, N, frozen=False), cut(rows))
+    measure, blocks = proposition_on_rows(window(net, N, frozen=False)), cut(rows)
 
-    def along(theta: Params) -> jax.Array:
+    def along(theta: Params, blocks: Block) -> jax.Array:
         chain = Chain(jax.tree.map(lambda x: x[0], theta), jax.tree.map(lambda x: x[1:] if N > 1 else x[1], theta), None)
-        return measure(chain, chain).before
+        return measure(chain, chain, blocks).before
 
-    mapped = jax.jit(lambda iterates: jax.lax.map(along, iterates))
-    return lambda iterates: np.asarray(mapped(iterates))
+    mapped = jax.jit(lambda iterates, blocks: jax.lax.map(lambda theta: along(theta, blocks), iterates))
+    return lambda iterates: np.asarray(mapped(iterates, blocks))

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from iterq.bellman import dqn
+from iterq.bellman import Transition, dqn
 from iterq.chain import Chain, gradient_step, window
 from iterq.diagnostics import Proposition
 from iterq.envs import car_on_hill as env
 from iterq.networks import Network, Params
 from iterq.reproduce.car_on_hill import Config
 from iterq.reproduce.car_on_hill.data import Rows
-from iterq.reproduce.car_on_hill.on_rows import cut, proposition_on_rows
+from iterq.reproduce.car_on_hill.on_rows import Block, cut, proposition_on_rows
 
 CHECK_EVERY = 30  # gradient steps between two evaluations of Proposition 4.1
 CACHED = 10  # networks trained side by side: their activations still fit a core's cache
@@ -64,8 +64,8 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
     win = window(net, K, frozen=False)
     optimiser = optax.adam(config.learning_rate)
     learn = gradient_step(win, dqn, optimiser)
-    data = jax.tree.map(jnp.asarray, rows.transitions())
-    measure = proposition_on_rows(win, cut(rows))
+    measure = proposition_on_rows(win)
+    held = jax.tree.map(jnp.asarray, rows.transitions()), cut(rows)  # handed to the program: as constants in it they slow its compilation
     windows = config.N - K + 1
     T = config.steps // windows
 
@@ -73,7 +73,7 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
         chain = window(Network(lambda key, x: theta, net.apply), K, frozen=False).init(jax.random.key(0), None, identical=True)
         return chain, optimiser.init(chain.online)
 
-    def run_window(n: jax.Array, seed: tuple) -> tuple:
+    def run_window(n: jax.Array, data: Transition, blocks: Block, seed: tuple) -> tuple:
         """Gradient steps `n` (T,) of one seed; also the loss of each and, where one is due, its check."""
         root, chain, moments = seed
 
@@ -83,14 +83,14 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
             at = jax.random.randint(key, (config.batch,), 0, data.reward.shape[0])
             moved, moments, losses = learn(chain, moments, jax.tree.map(lambda x: x[at], data), key)
             nothing = Proposition(*[jnp.zeros(K)] * 4)
-            checked = jax.lax.cond(n % CHECK_EVERY == 0, lambda: measure(chain, moved), lambda: nothing)
+            checked = jax.lax.cond(n % CHECK_EVERY == 0, lambda: measure(chain, moved, blocks), lambda: nothing)
             return (moved, moments), (losses.sum(), checked)
 
         return jax.lax.scan(step, (chain, moments), n)
 
     @jax.jit
-    def advance(n: jax.Array, roots: jax.Array, chains: Chain, moments: Any) -> tuple:
-        return jax.lax.map(lambda seed: run_window(n, seed), (roots, chains, moments), batch_size=max(1, CACHED // K))
+    def advance(n: jax.Array, held: tuple[Transition, Block], seeds: tuple) -> tuple:
+        return jax.lax.map(lambda seed: run_window(n, *held, seed), seeds, batch_size=max(1, CACHED // K))
 
     def members(online: Params, k: int) -> Params:
         return jax.vmap(lambda online: win.member(online, k))(online)
@@ -100,7 +100,7 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
     iterates, checks = [chains.anchor], []
     for w in range(windows):
         n = w * T + 1 + np.arange(T)
-        (chains, moments), (losses, checked) = advance(n, roots, chains, moments)
+        (chains, moments), (losses, checked) = advance(n, held, (roots, chains, moments))
         for i, s in np.argwhere(~np.isfinite(losses).T):
             raise FloatingPointError(f"non-finite loss at gradient step {n[i]} (K = {K}, seed {config.seeds[s]})")
         checks.append(jax.tree.map(lambda x, due=(n % CHECK_EVERY == 0): np.asarray(x)[:, due], checked))

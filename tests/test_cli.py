@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from iterq.config import seeds, window_sizes
 from iterq.errors import Refusal
 from iterq.store import staged
 
-TINY = ["--K", "1,2", "--seeds", "11", "--N", "3", "--steps", "90", "--samples", "2000", "--points", "5"]
+TINY = ["--K", "1,2", "--seeds", "11-11", "--N", "3", "--steps", "90", "--samples", "2000", "--points", "5"]
 
 
 def iterq(*words, timeout=300, **kwargs):
@@ -187,25 +186,19 @@ def test_folders_that_cannot_be_written_are_refused_before_any_work(tmp_path):
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
-    def small_files_only():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    done = iterq(
-        "reproduce",
-        "lqr",
-        "--out",
-        tmp_path / "out",
-        preexec_fn=small_files_only,
-        env={**os.environ, "MPLCONFIGDIR": str(tmp_path / "mpl")},
-    )
+    # A limit of 4 KiB per file stands for a disk that fills up while the figure is written.
+    words = f"ulimit -f 4 && exec {sys.executable} -m iterq.cli reproduce lqr --out {tmp_path / 'out'}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1] == f"iterq: cannot write {tmp_path / 'out'}: File too large"
-    assert "out" not in leftovers(tmp_path)
+    assert leftovers(tmp_path) == []
 
 
 def test_a_missing_extra_is_named(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')")
-    done = iterq("reproduce", "lqr", "--out", tmp_path / "out", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = iterq(
+        "reproduce", "lqr", "--out", tmp_path / "out", env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    )
     assert done.returncode == 2
     assert done.stderr == "iterq: this needs matplotlib: pip install 'iterq[report]'\n"
     assert leftovers(tmp_path) == ["matplotlib.py"]

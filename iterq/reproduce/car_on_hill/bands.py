@@ -34,8 +34,9 @@ def judge(config: Any, done: dict[int, dict[str, Any]], seconds: dict[str, float
     at = config.seeds.index(TABLE_SEED) if TABLE_SEED in config.seeds else None
     quantities = []
 
-    def add(name: str, ours: Any, paper: float | None, band: str, passed: bool | None, spread: Any = None) -> None:
-        quantities.append(Quantity(name, float(ours), spread and float(spread), paper, band, None if passed is None else bool(passed)))
+    def add(name: str, ours: Any, paper: float | None, band: str, passed: Any, spread: Any = None) -> None:
+        passed, spread = (None if x is None else kind(x) for kind, x in ((bool, passed), (float, spread)))
+        quantities.append(Quantity(name, float(ours), spread, paper, band, passed))
 
     for K, d in done.items():
         rows: Rows = d["rows"]

@@ -152,6 +152,9 @@ def test_table_rows_from_checks_made_by_hand():
         ("mean_decrease", 4, 1.5, 1.01, True),
         ("mean_decrease", 4, 1.5, 0.99, False),
         ("mean_decrease", 4, 1.5, 2.26, False),
+        ("mean_decrease", 4, 1.5, -1.5, False),
+        ("mean_decrease", 4, 1.5, 0.0, False),
+        ("explained_weak", 4, 68, float("nan"), False),
         ("explained_weak", 1, 100, 99.9, False),
         ("explained_weak", 7, 69, 54, False),
         ("explained_weak", 7, 69, 56, True),
@@ -189,6 +192,10 @@ def test_the_paper_passes_its_own_bands_and_a_violated_theorem_does_not():
     result = judge(config, done, {})
     assert result.passed
     assert sum(q.passed is True for q in result.quantities) == 4 * 5 + 2  # means over one seed are not judged
+    empty = {**done, 4: {**done[4], "rows": done[4]["rows"]._replace(explained_weak=np.array([np.nan]))}}
+    undecided = judge(config, empty, {}).as_json()
+    assert undecided["passed"] is False
+    assert next(q for q in undecided["quantities"] if "authors' form" in q["name"] and "K=4, seed" in q["name"])["ours"] is None
     broken = {**done, 4: {**done[4], "rows": done[4]["rows"]._replace(implied=np.array([99.9]))}}
     assert not judge(config, broken, {}).passed
     growing = {K: {**hand_made(K, 0.1), "errors": np.full((1, 40), float(K))} for K in config.K}

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import importlib.metadata
+import math
 import platform
 import time
 from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ class Result:
             "experiment": self.experiment,
             "passed": self.passed,
             "config": self.config,
-            "quantities": [dataclasses.asdict(q) for q in self.quantities],
+            "quantities": [{**dataclasses.asdict(q), "ours": q.ours if math.isfinite(q.ours) else None} for q in self.quantities],
             "notes": self.notes,
             "seconds": {k: round(v, 2) for k, v in self.seconds.items()},
             "versions": versions(),

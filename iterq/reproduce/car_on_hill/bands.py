@@ -85,7 +85,7 @@ def table_band(row: str, K: int, paper: float, ours: float) -> tuple[str, bool]:
     if row == "not_decreasing":
         return ("below 1", ours < 1) if K == 1 else ("10 to 35", 10 <= ours <= 35)
     if row == "mean_decrease":
-        return "within 1.5x", max(ours / paper, paper / ours) <= 1.5
+        return "within 1.5x", paper / 1.5 <= ours <= 1.5 * paper
     if row == "explained_weak":
         return ("100", round(ours, 3) == 100) if K == 1 else ("55 to 80", 55 <= ours <= 80)
     return "", True

@@ -130,6 +130,7 @@ def parse(name: str, module: Any, argv: list[str]) -> Any:
     @dataclasses.dataclass(frozen=True)
     class Options:
         config: tyro.conf.OmitArgPrefixes[module.Config]  # pyright: ignore[reportInvalidTypeForm]
+        """Of the experiment; the defaults are those of the scale."""
         scale: str = "default"
         """How much of the paper's experiment to run: smoke, default or paper. Other options override what it sets."""
         out: Path | None = None

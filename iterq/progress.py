@@ -7,36 +7,41 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
 @contextlib.contextmanager
 def progress(label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
     """A function that counts `total` units of work as they are done; it may be called from any thread."""
+    lock, started, done, tenths = threading.Lock(), time.monotonic(), 0.0, 0
+
+    def rate() -> str:
+        return f"{done / (time.monotonic() - started):,.0f} {unit}/s"
+
     if sys.stderr.isatty():
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
+        rates = TextColumn("{task.fields[rate]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), rates, TimeElapsedColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.advance(task, done)
+            task = bar.add_task(label, total=total, rate="")
+
+            def advance(more: float) -> None:
+                nonlocal done
+                with lock:
+                    done += more
+                    bar.update(task, completed=done, rate=rate())
+
+            yield advance
         return
 
-    lock, started, state = threading.Lock(), time.monotonic(), {"done": 0.0, "said": 0}
-
-    def advance(done: float) -> None:
+    def say(more: float) -> None:
+        nonlocal done, tenths
         with lock:
-            state["done"] += done
-            share = state["done"] / total
-            if int(10 * share) > state["said"]:
-                state["said"] = int(10 * share)
+            done += more
+            share = done / total
+            if int(10 * share + 1e-9) > tenths:
+                tenths = int(10 * share + 1e-9)
                 spent = time.monotonic() - started
                 left = spent * (1 - share) / share
-                print(f"{label}: {share:4.0%} of {total:g} {unit}, {spent:.0f} s, about {left:.0f} s left", file=sys.stderr, flush=True)
+                print(f"{label}: {share:.0%}, {rate()}, {spent:.0f} s, about {left:.0f} s left", file=sys.stderr, flush=True)
 
-    yield advance
+    yield say

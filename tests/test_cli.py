@@ -1,7 +1,9 @@
 """The command as a user meets it: what it prints, what it refuses, what it leaves behind."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -127,7 +129,24 @@ def test_car_on_hill_from_the_command_line(tmp_path):
     assert {passed for name, passed in judged.items() if "worst seed" not in name} == {None}  # not the paper's problem
     lines = (out / "iterations.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3
-    assert "100% of 3 networks" in done.stderr
+    assert re.search(r"car-on-hill: 100%, [\d,]+ gradient steps of a network/s, \d+ s, about 0 s left", done.stderr)
+
+
+def test_on_a_terminal_a_bar_shows_rate_and_time_left(tmp_path):
+    words = [sys.executable, "-m", "iterq.cli", "reproduce", "car-on-hill", *TINY, "--json", "--out", str(tmp_path / "out")]
+    screen, stderr = pty.openpty()
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, "TERM": "xterm", "COLUMNS": "160"}
+    ) as process:
+        os.close(stderr)
+        shown = b""
+        with contextlib.suppress(OSError):  # the way a terminal says that nobody writes any more
+            while piece := os.read(screen, 1024):
+                shown += piece
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["passed"] is True
+    os.close(screen)
+    assert re.search(r"━━.*100%.* gradient steps of a network/s.*0:00:", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()))
 
 
 def test_a_failed_band_is_exit_code_1(tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def run(config: Config, folder: Path) -> Result:
 
     def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
         started = time.perf_counter()
-        trained = train(rows, K, config, net, starts, lambda: advance(K / (config.N - K + 1)))
+        trained = train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
         watch.add("training and checks", time.perf_counter() - started)
         started = time.perf_counter()
         errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
@@ -106,8 +106,9 @@ def run(config: Config, folder: Path) -> Result:
             "rows": table.table(trained.checks, config.gamma),
         }
 
+    work = config.steps * len(config.seeds)
     # The largest windows first: with two cores they take as long as all others together.
-    with progress("car-on-hill", sum(config.K), "networks") as advance:
+    with progress("car-on-hill", sum(config.K) * work, "gradient steps of a network") as advance:
         done = run_all({K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)})
     done = {K: done[K] for K in sorted(done)}
 

@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 
 # Versions only, no addresses: one file for every Python from 3.11 on.
 constraints:
-	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate \
 	  --upgrade -o constraints.txt pyproject.toml
 
 clean:

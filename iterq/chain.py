@@ -63,7 +63,6 @@ def window(
     """
     if K < 1:
         raise ValueError(f"K must be at least 1, got {K}")
-
     if isinstance(net, Mapping) and not set(shared) <= set(net):
         raise ValueError(f"shared parts {sorted(set(shared) - set(net))} are not among the network's parts {list(net)}")
     net = network(net)

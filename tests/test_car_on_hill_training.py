@@ -8,11 +8,11 @@ import pytest
 
 from iterq.bellman import dqn
 from iterq.chain import Chain, window
-from iterq.diagnostics import Proposition, decrease, margins, proposition
+from iterq.diagnostics import Proposition, decrease, margins, proposition, terms
 from iterq.networks import mlp, network
 from iterq.reproduce.car_on_hill import Config, data, table
 from iterq.reproduce.car_on_hill.bands import judge, table_band
-from iterq.reproduce.car_on_hill.on_rows import approximation_errors, cut, proposition_on_rows
+from iterq.reproduce.car_on_hill.on_rows import BLOCK, approximation_errors, cut, proposition_on_rows
 from iterq.reproduce.car_on_hill.training import authors_start, train
 from tests.helpers import largest_difference
 
@@ -121,6 +121,18 @@ def test_the_authors_start_is_drawn_from_the_random_bits_of_its_time():
     chain = Chain(start, start, None)
     error = proposition_on_rows(window(mlp([50], 2), 1))(chain, chain, cut(rows)).before[0]
     assert 0.2 < float(error) < 1.0
+
+
+def test_rounding_stays_within_its_allowance():
+    rng = np.random.default_rng(0)
+    blocks = 49  # as many as the paper's data set has
+    y, q, y2, q2 = (rng.normal(size=(blocks, 3, BLOCK)).astype(np.float32) for _ in range(4))
+    weight = np.full(BLOCK, 1 / (blocks * BLOCK), np.float32)
+    per_block = jax.lax.map(lambda x: terms(*x, weight), (y, q, y2, q2))
+    ours = Proposition(*(np.asarray(x.sum(0), np.float64)[None, None] for x in per_block))
+    exact = sum((sign * (a.astype(np.float64) - b) ** 2 * weight.astype(np.float64)).sum() for sign, a, b in ((1, y, q), (-1, y2, q2)))
+    error = abs(decrease(ours)[0, 0] - exact)
+    assert 0 < error < table.rounding(ours)[0, 0]
 
 
 def test_table_rows_from_checks_made_by_hand():

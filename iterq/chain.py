@@ -41,8 +41,8 @@ class Window(NamedTuple):
     K: int
     init: Callable[..., Chain]  # (key, *inputs, identical=False) -> chain
     targets: Callable[..., Any]  # (bellman, chain, batch, key) -> (K, B, ...)     Γ̂Q̄ₖ₋₁
-    distances: Callable[..., jax.Array]  # (bellman, online, targets, batch, key) -> (K,)   from Qₖ to given targets
-    losses: Callable[..., jax.Array]  # (bellman, chain, batch, key) -> (K,)         from Qₖ to Γ̂Q̄ₖ₋₁
+    distances: Callable[..., jax.Array]  # (bellman, online, targets, batch, key) -> (K, B)   from Qₖ to given targets
+    losses: Callable[..., jax.Array]  # (bellman, chain, batch, key) -> (K, B)         from Qₖ to Γ̂Q̄ₖ₋₁
     values: Callable[..., jax.Array]  # (bellman, online, obs, key) -> (K, B, A)
     sync: Callable[[Chain], Chain]
     shift: Callable[[Chain], Chain]
@@ -112,14 +112,14 @@ def window(
         keys = per_sample(key, batch)
 
         def distance(theta: Params, y: Any) -> jax.Array:
-            return jax.vmap(lambda y, t, k: bellman.loss(Q(theta), y, t, k))(y, batch, keys).mean()
+            return jax.vmap(lambda y, t, k: bellman.loss(Q(theta), y, t, k))(y, batch, keys)
 
         if K == 1:
             return distance(online, jax.tree.map(lambda y: y[0], ys))[None]
         return jax.vmap(distance, in_axes=(axes(online), 0))(online, ys)
 
     def losses(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
-        # ℒₖ = mean over the batch of ℓ(Qₖ(s, a), Γ̂Q̄ₖ₋₁(s, a))
+        # ℓ(Qₖ(s, a), Γ̂Q̄ₖ₋₁(s, a))
         key_backup, key_loss = jax.random.split(key)
         ys = jax.lax.stop_gradient(targets(bellman, chain, batch, key_backup))
         return distances(bellman, chain.online, ys, batch, key_loss)
@@ -159,7 +159,7 @@ def per_sample(key: jax.Array, batch: Any) -> jax.Array:
 
 
 def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransformation, reduce: Callable = jnp.sum) -> Callable:
-    """One step of all K projections: (chain, moments, batch, key) -> (chain, moments, losses (K,)).
+    """One step of all K projections: (chain, moments, batch, key) -> (chain, moments, losses (K, B)).
 
     reduce: over members. The sum gives independent networks one optimiser each; the mean is what the published Atari runs used for
         a shared torso. Both are the base algorithm at K = 1.
@@ -168,7 +168,8 @@ def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransf
     def step(chain: Chain, moments: Any, batch: Any, key: jax.Array) -> tuple[Chain, Any, jax.Array]:
         def total(online: Params) -> tuple[jax.Array, jax.Array]:
             losses = win.losses(bellman, chain._replace(online=online), batch, key)
-            return reduce(losses), losses
+            # ℒₖ = the mean of ℓ over the batch
+            return reduce(losses.mean(1)), losses
 
         grads, losses = jax.grad(total, has_aux=True)(chain.online)
         updates, moments = optimiser.update(grads, moments, chain.online)

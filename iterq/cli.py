@@ -1,8 +1,11 @@
-"""The command `iterq`. Exit codes: 0 fine, 1 a band of the paper failed, 2 bad input or interrupted (one line on stderr)."""
+"""The command `iterq`.
+
+Exit codes: 0 fine (also a run that a signal has stopped, with a checkpoint), 1 a band of the paper failed, 2 bad input or interrupted
+(one line on stderr).
+"""
 
 import contextlib
 import dataclasses
-import difflib
 import importlib
 import io
 import json
@@ -15,17 +18,28 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import iterq
+from iterq.config import FIELDS
 from iterq.errors import Refusal
+from iterq.presets import ALGORITHMS, ALIASES, AMBIGUOUS, DERIVED, PRESETS, configure, translate, unknown
 from iterq.reproduce import EXPERIMENTS
 
 USAGE = """\
-usage: iterq reproduce NAME [--scale smoke|default|paper] [--seeds COUNT|A-B|A,B] [--K K|A,B] [--out DIR] [--json]
+usage: iterq train ALGORITHM --env ID [--seeds COUNT|A-B|A,B] [--K K] [--total-timesteps N] [--out DIR] [--json]
+       iterq resume RUN [--total-timesteps N] [--json]
+       iterq eval RUN|MODEL [--env ID] [--episodes N] [--video] [--json]
+       iterq reproduce NAME [--scale smoke|default|paper] [--seeds COUNT|A-B|A,B] [--K K|A,B] [--out DIR] [--json]
        iterq list [--json]
 
-iterq reproduce NAME --help shows every option of an experiment.\
+iterq train ALGORITHM --help and iterq reproduce NAME --help show every option. iterq list names algorithms, presets and experiments.\
 """
 SCALES = ("smoke", "default", "paper")
-EXTRAS = {"matplotlib": "report"}  # heavy packages and the extra that brings them
+EXTRAS = {
+    "matplotlib": "report",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "imageio": "video",
+    "imageio_ffmpeg": "video",
+}  # heavy packages and the extra that brings them
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -69,27 +83,194 @@ def command(argv: list[str]) -> int:
     if name == "--version":
         print(iterq.__version__)
         return 0
-    return {"reproduce": reproduce, "list": list_experiments}[among(name, ("reproduce", "list"), "command")](rest)
+    commands = {"train": train, "resume": resume, "eval": evaluate, "reproduce": reproduce, "list": list_names}
+    return commands[among(name, commands, "command")](rest)
 
 
 def among(word: str, known: Any, what: str) -> str:
     """`word` if it is known; otherwise a refusal that names the nearest known one."""
     if word in known:
         return word
-    near = difflib.get_close_matches(word, known, 1)
-    raise Refusal(f"unknown {what} {word!r}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"))
+    raise Refusal(unknown(what, word, known))
 
 
-def list_experiments(argv: list[str]) -> int:
+def list_names(argv: list[str]) -> int:
     """`iterq list`"""
     if set(argv) - {"--json"}:
         raise Refusal(f"list takes no {argv[0]!r}")
+    experiments = {name: about for name, (_, about) in EXPERIMENTS.items()}
     if argv:
-        print(json.dumps({"experiments": {name: about for name, (_, about) in EXPERIMENTS.items()}}))
-    else:
-        for name, (_, about) in EXPERIMENTS.items():
-            print(f"{name:14s} {about}")
+        presets = {name: {"about": p.about, "values": p.values, "source": p.source} for name, p in PRESETS.items()}
+        algorithms = {name: {"about": p.about, "values": p.values, "source": p.source} for name, p in ALGORITHMS.items()}
+        print(json.dumps({"algorithms": algorithms, "presets": presets, "experiments": experiments}))
+        return 0
+    for title, names in (
+        ("algorithms", {name: p.about for name, p in ALGORITHMS.items()}),
+        ("presets", {name: p.about for name, p in PRESETS.items()}),
+        ("experiments", experiments),
+    ):
+        print(f"{title}:")
+        for name, about in names.items():
+            print(f"  {name:18s} {about}")
     return 0
+
+
+def train(argv: list[str]) -> int:
+    """`iterq train ALGORITHM …`"""
+    if not argv or argv[0] in ("--help", "-h"):
+        print(USAGE)
+        return 0
+    algorithm = among(argv[0], ALGORITHMS, "algorithm")
+    words = renamed(argv[1:])
+    preset = words[words.index("--preset") + 1] if "--preset" in words[:-1] else "classic"
+    config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
+    options = tyro_cli(f"iterq train {algorithm}", ALGORITHMS[algorithm].about, config, words, {"preset": preset})
+    config = options.config
+    if not config.env:
+        raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
+    from iterq.api import Model
+
+    model = Model(config, config.env)
+    out = options.out or Path("runs") / "train" / f"{algorithm}-{config.env.replace('/', '-').replace(':', '-')}"
+    return go_on(model, out, options.json, new=True)
+
+
+def resume(argv: list[str]) -> int:
+    """`iterq resume RUN`"""
+    options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0)}, "RUN")
+    from iterq.api import Model
+    from iterq.store import read_config
+
+    config = read_config(Path(options["RUN"]))
+    if options["total_timesteps"]:
+        config = dataclasses.replace(config, total_timesteps=options["total_timesteps"])
+    return go_on(Model(config, config.env), Path(options["RUN"]), options["json"], new=False)
+
+
+def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
+    """Train `model` in the run directory `out` to the end of its configuration, and report."""
+    from iterq.fleet import fleet, place
+    from iterq.loop import Session
+    from iterq.store import Run
+
+    config = model.config
+    on_host = place(config, model.spec, say=True)
+    members = fleet(model.agent, model.env, config.seeds, on_host)
+    run = Run.create(out, config) if new else Run.open(out)
+    if not new and run.config != config:
+        run.write_config(config)
+    session = Session(members, config, run)
+    try:
+        summary = session.train(config.total_timesteps)
+    finally:
+        session.close()
+    found = {
+        "run": str(out),
+        "algorithm": config.algorithm,
+        "env": config.env,
+        "seeds": list(config.seeds),
+        "steps": summary.step,
+        "finished": summary.finished,
+        "steps_per_second": round(summary.steps_per_second, 1),
+        "mean_return": summary.mean_return,
+        "eval_mean_return": {
+            str(seed): sum(e.returns) / len(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)
+        },
+    }
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        ends = f"finished at step {summary.step:,}" if summary.finished else f"stopped at step {summary.step:,}; iterq resume {out} goes on"
+        shown = "no episode ended" if summary.mean_return is None else f"mean return of the last episodes {summary.mean_return:.1f}"
+        print(f"{out}: {ends}, {summary.steps_per_second:,.0f} steps/s, {shown}")
+        for seed, mean in found["eval_mean_return"].items():
+            print(f"  seed {seed}: evaluation {mean:.1f}")
+    return 0
+
+
+def evaluate(argv: list[str]) -> int:
+    """`iterq eval RUN|MODEL`"""
+    options = small_cli("iterq eval", argv, {"episodes": (int, 10), "video": (bool, False), "env": (str, "")}, "RUN|MODEL")
+    if options["episodes"] < 1:
+        raise Refusal(f"--episodes must be at least 1, got {options['episodes']}")
+    from iterq.api import load
+    from iterq.video import record_episode
+
+    path = Path(options["RUN|MODEL"])
+    model = load(path, options["env"] or None)
+    if model.env is None:
+        model = load(path, model.config.env)
+    played = model.evaluate(options["episodes"])
+    found: dict[str, Any] = {
+        "path": str(path),
+        "env": model.config.env,
+        "episodes": options["episodes"],
+        "mean_return": {str(seed): sum(e.returns) / len(e.returns) for seed, e in played.items()},
+        "returns": {str(seed): e.returns for seed, e in played.items()},
+    }
+    if options["video"]:
+        found["video"] = str(record_episode(model, path if path.is_dir() else path.parent))
+    if options["json"]:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        for seed, mean in found["mean_return"].items():
+            print(f"seed {seed}: mean return {mean:.1f} over {options['episodes']} episodes")
+        if "video" in found:
+            print(f"video: {found['video']}")
+    return 0
+
+
+def renamed(argv: list[str]) -> list[str]:
+    """Options under our names, whatever library they are from: `--target-network-frequency 500` becomes `--T 500`."""
+    given: dict[str, str] = {}
+    kept: list[str] = []
+    options = {*FIELDS, "out", "json", "preset", "help"}
+    for word in argv:
+        name, equals, value = word.removeprefix("--").partition("=")
+        field = name.replace("-", "_")
+        field = field.removeprefix("no_") if field.removeprefix("no_") in FIELDS else field
+        if not word.startswith("--"):
+            if kept and kept[-1] in given and not given[kept[-1]]:
+                given[kept.pop()] = word
+            else:
+                kept.append(word)
+        elif field in options:
+            kept += [word]
+        elif field in (*ALIASES, *DERIVED, *AMBIGUOUS):
+            given[field] = value
+            kept += [] if equals else [field]
+        else:
+            raise Refusal(unknown("option", word.partition("=")[0], [f"--{o.replace('_', '-')}" for o in (*options, *ALIASES, *DERIVED)]))
+    if missing := [name for name in given if name in kept]:
+        raise Refusal(f"--{missing[0].replace('_', '-')} needs a value")
+    if set(given) & set(DERIVED) and "--total-timesteps" in kept[:-1]:
+        total = kept.index("--total-timesteps")
+        given["total_timesteps"] = kept[total + 1]
+        del kept[total : total + 2]
+    if "seed" in given:
+        given["seeds"] = f"{given['seed']}-{given.pop('seed')}"
+    return [*kept, *(w for name, value in translate(dict(given)).items() for w in (f"--{name.replace('_', '-')}", str(value)))]
+
+
+def small_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str) -> dict[str, Any]:
+    """Options of a command with one positional argument: {name: (type, default)}, and --json."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise Refusal(message)
+
+    parser = Parser(prog=prog, allow_abbrev=False)
+    parser.add_argument(positional)
+    for name, (kind, default) in {**known, "json": (bool, False)}.items():
+        if kind is bool:
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, action="store_true")
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind, default=default)
+    for word in argv:
+        if word.startswith("--") and word.partition("=")[0].removeprefix("--").replace("-", "_") not in {*known, "json", "help"}:
+            raise Refusal(unknown("option", word, [f"--{name.replace('_', '-')}" for name in (*known, "json")]))
+    return vars(parser.parse_args(argv))
 
 
 def reproduce(argv: list[str]) -> int:
@@ -121,39 +302,48 @@ def reproduce(argv: list[str]) -> int:
 
 def parse(name: str, module: Any, argv: list[str]) -> Any:
     """The options of one experiment: its `Config`, starting from the scale asked for, and what all experiments share."""
-    import tyro
-
     words = [w for arg in argv for w in (arg.split("=", 1) if arg.startswith("--scale=") else [arg])]
     scale = words[words.index("--scale") + 1] if "--scale" in words[:-1] else "default"
     config = module.Config(**module.SCALES[among(scale, SCALES, "scale")])
+    return tyro_cli(f"iterq reproduce {name}", module.__doc__, config, argv, {"scale": scale})
 
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        config: tyro.conf.OmitArgPrefixes[module.Config]  # pyright: ignore[reportInvalidTypeForm]
-        """Of the experiment; the defaults are those of the scale."""
-        scale: str = "default"
-        """How much of the paper's experiment to run: smoke, default or paper. Other options override what it sets."""
-        out: Path | None = None
-        """Folder for figures, CSVs and result.json; runs/reproduce/NAME if not given."""
-        json: bool = False
-        """Print one JSON object on stdout instead of tables."""
 
+def tyro_cli(prog: str, about: str, config: Any, argv: list[str], base: dict[str, str]) -> Any:
+    """Options from a configuration: its fields, the name of what its defaults are from (`base`), --out and --json."""
+    import tyro
+
+    name, value = next(iter(base.items()))
+    fields = [
+        ("config", tyro.conf.OmitArgPrefixes[type(config)], dataclasses.field(default=config)),
+        (name, str, dataclasses.field(default=value)),
+        ("out", Path | None, dataclasses.field(default=None)),
+        ("json", bool, dataclasses.field(default=False)),
+    ]
+    Options = dataclasses.make_dataclass("Options", fields, frozen=True)
+    Options.__doc__ = f"""Options.
+
+    Args:
+        config: The defaults are those of the {name}.
+        {name}: What the defaults are from; other options override them.
+        out: Folder for the output; a place under runs/ if not given.
+        json: Print one JSON object on stdout instead of text.
+    """
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
             return tyro.cli(
                 Options,
                 args=argv,
-                default=Options(config),
-                prog=f"iterq reproduce {name}",
-                description=module.__doc__,
+                default=Options(),
+                prog=prog,
+                description=about,
                 use_underscores=False,
             )
     except SystemExit as exit:
         if not exit.code:
             raise
         text = " ".join(said.getvalue().translate(dict.fromkeys(range(0x2500, 0x2580), " ")).split())
-        raise Refusal(text or f"bad options for {name}") from None
+        raise Refusal(text or f"bad options for {prog}") from None
 
 
 def show(result: Any) -> None:

@@ -1,6 +1,7 @@
-"""How lists of numbers are written on the command line, for every command alike."""
+"""The configuration of a training run, and how lists of numbers are written on the command line, for every command alike."""
 
-from typing import Annotated
+import dataclasses
+from typing import Annotated, Literal
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -46,3 +47,148 @@ def _spec(parse, metavar: str) -> PrimitiveConstructorSpec:
 
 Seeds = Annotated[tuple[int, ...], _spec(seeds, "COUNT|A-B|A,B")]
 WindowSizes = Annotated[tuple[int, ...], _spec(window_sizes, "K|A,B")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One training run. Steps are environment steps of one agent (agent steps); a reset takes a step of its own."""
+
+    algorithm: str = "dqn"
+    """The name of the preset this configuration started from; of no further effect."""
+    env: str = "CartPole-v1"
+    """A Gymnasium id, MODULE:ID to import MODULE first, or jax/NAME for an environment that runs on the device."""
+    seeds: Seeds = (0,)
+    """One agent per seed, side by side in one program."""
+    total_timesteps: int = 100_000
+    """Steps of every agent."""
+
+    bellman: str = "dqn"
+    """The base algorithm: dqn, double-dqn, qr-dqn, c51, iqn, or MODULE:NAME of your own Bellman (over one value per action)."""
+    K: int = 1
+    """Bellman updates learned at once; 1 is the base algorithm."""
+    T: int = 1_000
+    """Steps between two shifts of the window; at K = 1 the period of the target network."""
+    D: int = 30
+    """Steps between two syncs of the window's targets."""
+    G: int = 4
+    """Steps between two gradient steps."""
+    tau: float = 1.0
+    """Below 1 the first target tracks its network at this rate after every gradient step, instead of shifts every T."""
+    shared: bool = True
+    """Members have all parts of the network but the last in common; otherwise they are independent networks."""
+    frozen: bool = True
+    """Keep target networks inside the window; otherwise each member learns from the live one before it (D = 1)."""
+    consecutive: bool = True
+    """Member k learns from member k - 1; otherwise from its own past self (Bootstrapped DQN)."""
+    reduce: Literal["auto", "mean", "sum"] = "auto"
+    """Of the members' losses; auto is the mean for shared and the sum for independent networks."""
+    acting: Literal["uniform", "first", "last", "episode"] = "uniform"
+    """Which member acts: drawn at every step, the first, the last, or drawn at every episode."""
+
+    features: tuple[int, ...] = (120, 84)
+    """Sizes of the hidden layers."""
+    atoms: int = 51
+    """C51: size of the support."""
+    v_min: float = -10.0
+    """C51: lower end of the support."""
+    v_max: float = 10.0
+    """C51: upper end of the support."""
+    quantiles: int = 64
+    """QR-DQN, IQN: quantiles of a return, predicted and of the target."""
+    kappa: float = 1.0
+    """QR-DQN, IQN: where the Huber loss becomes linear."""
+
+    learning_rate: float = 5e-4
+    """Of Adam."""
+    adam_epsilon: float = 1e-8
+    """Of Adam."""
+    batch_size: int = 64
+    """Transitions per gradient step."""
+    gamma: float = 0.99
+    """Discount."""
+    n_step: int = 1
+    """Steps of a return before it is bootstrapped."""
+    clip_rewards: bool = False
+    """Learn from rewards clipped to [-1, 1]; returns are reported as they are."""
+    frame_stack: int = 1
+    """Frames of an observation."""
+
+    buffer_size: int = 50_000
+    """Rows of the replay, one per step."""
+    learning_starts: int = 1_000
+    """Steps of uniformly random actions before the first gradient step."""
+    replay: Literal["auto", "device", "host"] = "auto"
+    """Where the replay lives; auto is the device if it fits there."""
+    prioritised: bool = False
+    """Draw transitions by their last loss, as Rainbow does, rather than uniformly."""
+    epsilon_end: float = 0.05
+    """Share of random actions after the decay."""
+    epsilon_decay: int = 10_000
+    """Steps after learning_starts over which random actions go linearly from all to epsilon_end."""
+
+    eval_every: int = 10_000
+    """Steps between two evaluations on separate environments, the first at step 0; 0: none."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation."""
+    eval_policy: Literal["mean", "first", "last"] = "mean"
+    """Greedy on the mean of the members' values, or on those of one member."""
+    log_every: int = 1_000
+    """Steps between two lines of metrics."""
+    log_csae: bool = False
+    """Also log the sum of approximation errors along the chain, on a fresh batch."""
+    log_style: Literal["sb3", "cleanrl", "dopamine"] = "sb3"
+    """Whose names the metrics carry in TensorBoard and Weights & Biases."""
+    checkpoint_every: int = 50_000
+    """Steps between two checkpoints; 0: only at the end."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    wandb: str = ""
+    """Weights & Biases project to log to; empty: none."""
+
+    def __post_init__(self) -> None:
+        for field, low in AT_LEAST.items():
+            if not getattr(self, field) >= low:
+                raise Refusal(f"{field} must be at least {low}, got {getattr(self, field)}")
+        for field in ("gamma", "tau", "epsilon_end"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise Refusal(f"{field} must lie in [0, 1], got {getattr(self, field)}")
+        for field in ("learning_rate", "adam_epsilon", "kappa"):
+            if not 0 < getattr(self, field) < float("inf"):
+                raise Refusal(f"{field} must be a positive number, got {getattr(self, field)}")
+        for field, known in CHOICES.items():
+            if getattr(self, field) not in known:
+                raise Refusal(f"{field} must be one of {', '.join(known)}, got {getattr(self, field)!r}")
+        if self.tau == 0:
+            raise Refusal("tau = 0 would never move the target")
+        if self.T < self.G:
+            raise Refusal(f"T = {self.T} is shorter than G = {self.G}: a window moves at most once per gradient step")
+        if not self.seeds or min(self.seeds) < 0 or max(self.seeds) >= 2**32 or len(set(self.seeds)) < len(self.seeds):
+            raise Refusal(f"seeds must be different integers from 0 to 2**32 - 1, got {self.seeds}")
+        if min(self.features, default=1) < 1:
+            raise Refusal(f"features must be sizes of at least 1, got {self.features}")
+        if not self.v_min < self.v_max:
+            raise Refusal(f"v_min = {self.v_min} must be below v_max = {self.v_max}")
+        # A batch can be drawn once two rows start a whole transition: of two rows in a row at most one is a final frame.
+        needed = self.n_step + self.frame_stack + 2
+        if min(self.buffer_size, self.learning_starts) < needed:
+            raise Refusal(
+                f"buffer_size and learning_starts must be at least {needed} with n_step = {self.n_step}, frame_stack = {self.frame_stack}"
+            )
+        if self.prioritised and self.replay == "host":
+            raise Refusal("prioritised replay lives on the device; replay = host cannot have it")
+
+
+AT_LEAST = {
+    **dict.fromkeys(("total_timesteps", "K", "T", "D", "G", "quantiles", "batch_size", "n_step", "frame_stack"), 1),
+    **dict.fromkeys(("eval_episodes", "log_every"), 1),
+    **dict.fromkeys(("epsilon_decay", "eval_every", "checkpoint_every"), 0),
+    "atoms": 2,
+}
+CHOICES = {
+    "reduce": ("auto", "mean", "sum"),
+    "acting": ("uniform", "first", "last", "episode"),
+    "replay": ("auto", "device", "host"),
+    "eval_policy": ("mean", "first", "last"),
+    "log_style": ("sb3", "cleanrl", "dopamine"),
+}
+FIELDS = tuple(field.name for field in dataclasses.fields(Config))

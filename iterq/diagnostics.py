@@ -22,7 +22,7 @@ class Proposition(NamedTuple):
 
 def approximation_errors(win: Window, bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
     """(K,) ‖Γ̂Qₖ₋₁ - Qₖ‖² along the online chain, from Q̄₀ on."""
-    return win.losses(bellman, chain._replace(frozen=None), batch, key)
+    return win.losses(bellman, chain._replace(frozen=None), batch, key).mean(1)
 
 
 def csae(win: Window, bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
@@ -37,9 +37,9 @@ def proposition(win: Window, bellman: Bellman, before: Chain, after: Chain, batc
     old = win.targets(bellman, before._replace(frozen=None), batch, key_backup)
     new = win.targets(bellman, after._replace(frozen=None), batch, key_backup)
     return Proposition(
-        before=win.distances(bellman, before.online, old, batch, key_loss),
-        fitted=win.distances(bellman, after.online, old, batch, key_loss),
-        after=win.distances(bellman, after.online, new, batch, key_loss),
+        before=win.distances(bellman, before.online, old, batch, key_loss).mean(1),
+        fitted=win.distances(bellman, after.online, old, batch, key_loss).mean(1),
+        after=win.distances(bellman, after.online, new, batch, key_loss).mean(1),
         displacement=((new - old) ** 2).mean(1),
     )
 

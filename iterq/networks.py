@@ -58,6 +58,19 @@ def _further_inputs(part: nn.Module) -> int:
     return len(required) - 1
 
 
+class Encode(nn.Module):
+    """An observation as one vector (n,): bytes scaled to [0, 1], one of `states` as a one-hot, anything else flattened."""
+
+    states: int | None = None
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if self.states is not None:
+            x = jax.nn.one_hot(x, self.states)
+        scale = 1 / 255 if x.dtype == jnp.uint8 else 1
+        return x.reshape(-1).astype(jnp.float32) * scale
+
+
 class Linear(nn.Module):
     """One affine layer on a single input: (n,) -> (features,).
 
@@ -88,6 +101,44 @@ class MLP(nn.Module):
         return x
 
 
+class Distribution(nn.Module):
+    """A linear layer with `atoms` outputs for every action: (n,) -> (actions, atoms)."""
+
+    actions: int
+    atoms: int
+    kernel_init: Initializer = LECUN
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return Linear(self.actions * self.atoms, kernel_init=self.kernel_init)(x).reshape(self.actions, self.atoms)
+
+
+class QuantileEmbedding(nn.Module):
+    """Features x (n,) modulated by each of the levels tau (N,): (n, N), features first, as a `Linear` takes them."""
+
+    cosines: int = 64
+    kernel_init: Initializer = LECUN
+
+    @nn.compact
+    def __call__(self, x: jax.Array, tau: jax.Array) -> jax.Array:
+        # φ(τ) = relu(W cos(πiτ) + b),  i = 1 … cosines, as the authors of i-QN count; i = 0 in Dabney et al. is a second bias.
+        i = jnp.arange(1, self.cosines + 1)
+        phi = nn.relu(Linear(x.shape[0], kernel_init=self.kernel_init)(jnp.cos(jnp.pi * i[:, None] * tau)))
+        # x ⊙ φ(τ)
+        return x[:, None] * phi
+
+
 def mlp(features: Sequence[int], outputs: int, kernel_init: Initializer = LECUN) -> dict[str, nn.Module]:
     """Hidden layers as the part `torso`, the linear output layer as the part `head`."""
     return {"torso": MLP(tuple(features), kernel_init), "head": Linear(outputs, kernel_init=kernel_init)}
+
+
+def distributional_mlp(features: Sequence[int], actions: int, atoms: int, kernel_init: Initializer = LECUN) -> dict[str, nn.Module]:
+    """`mlp` with a distribution per action, (actions, atoms): the logits of C51 or the quantiles of QR-DQN."""
+    return {"torso": MLP(tuple(features), kernel_init), "head": Distribution(actions, atoms, kernel_init)}
+
+
+def implicit_mlp(features: Sequence[int], actions: int, cosines: int = 64, kernel_init: Initializer = LECUN) -> dict[str, nn.Module]:
+    """`mlp` of an observation and N levels, (actions, N): the quantiles of IQN, with the levels entering in the part `embed`."""
+    parts = mlp(features, actions, kernel_init)
+    return {"torso": parts["torso"], "embed": QuantileEmbedding(cosines, kernel_init), "head": parts["head"]}

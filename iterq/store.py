@@ -1,6 +1,9 @@
-"""Writing results so that a reader never meets half of one."""
+"""Files and folders that a reader never meets half of: results, and the directory of a run."""
 
 import contextlib
+import dataclasses
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -9,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from iterq.config import Config
 from iterq.errors import Refusal
+from iterq.versions import versions
 
 RESULT = "result.json"  # what marks a folder as a result of ours, free to be replaced by a newer one
 
@@ -47,8 +52,7 @@ def _settle(aside: Path, out: Path) -> None:
     """Flush what was written and rename it into place; the earlier result goes only when the new one is there."""
     for path in aside.rglob("*"):
         if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            flush(path)
     umask = os.umask(0)
     os.umask(umask)
     aside.chmod(0o777 & ~umask)
@@ -64,3 +68,104 @@ def _settle(aside: Path, out: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """JSON a person can read; NaN is refused rather than written as something no JSON reader takes."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the list of a folder's files, is on the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def replace_json(path: Path, value: Any) -> None:
+    """`write_json` by way of another file, so that `path` is the old one or the new one."""
+    aside = path.with_name(f".{path.name}")
+    try:
+        write_json(aside, value)
+        flush(aside)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+CONFIG, LOCK = "config.json", ".lock"
+FREE = ("total_timesteps",)  # fields that may change between two parts of a run without changing its steps
+
+
+def config_hash(config: Config) -> str:
+    """Of everything that decides what a run computes."""
+    fields = {name: value for name, value in dataclasses.asdict(config).items() if name not in FREE}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+class Run:
+    """A run directory, held by this process alone: `config.json`, `versions.json`, logs and checkpoints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise Refusal(f"{folder} is in use by another process") from error
+
+    @classmethod
+    def create(cls, folder: Path, config: Config) -> "Run":
+        """A new run; a folder that holds anything is refused."""
+        if folder.exists() and not folder.is_dir():
+            raise Refusal(f"{folder} is a file; --out needs a folder")
+        with _clearly(folder):
+            if (folder / CONFIG).exists():
+                raise Refusal(f"{folder} already holds a run; iterq resume {folder} continues it")
+            if folder.is_dir() and set(os.listdir(folder)) - {LOCK, "versions.json"}:
+                raise Refusal(f"{folder} holds files that are no run of iterq; choose another --out")
+            folder.mkdir(parents=True, exist_ok=True)
+            run = cls(folder)
+            try:
+                write_json(folder / "versions.json", versions())
+                run.write_config(config)
+            except BaseException:
+                run.close()
+                raise
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> "Run":
+        """A run that exists."""
+        if not (folder / CONFIG).is_file():
+            raise Refusal(f"{folder} holds no run (no {CONFIG})")
+        with _clearly(folder):
+            return cls(folder)
+
+    @property
+    def config(self) -> Config:
+        return read_config(self.folder)
+
+    def write_config(self, config: Config) -> None:
+        replace_json(self.folder / CONFIG, dataclasses.asdict(config))
+
+    def close(self) -> None:
+        """Let others use the directory."""
+        os.close(self._lock)
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration of the run in `folder`."""
+    try:
+        return config_from(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise Refusal(f"{folder} holds no run: {error.strerror}") from error
+    except ValueError as error:
+        raise Refusal(f"{folder / CONFIG} is no JSON: {error}") from error
+
+
+def config_from(fields: Any) -> Config:
+    """A configuration from plain JSON values."""
+    known = {field.name: field for field in dataclasses.fields(Config)}
+    if not isinstance(fields, dict) or set(fields) - set(known):
+        odd = sorted(set(fields) - set(known)) if isinstance(fields, dict) else fields
+        raise Refusal(f"unknown fields in the configuration: {odd}")
+    return Config(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})

@@ -213,7 +213,7 @@ def passes(K, grad):
     batch = random_batch("conv", 0)
 
     def losses(online, chain, batch):
-        return win.losses(dqn, chain._replace(online=online), batch, jax.random.key(0)).sum()
+        return win.losses(dqn, chain._replace(online=online), batch, jax.random.key(0)).mean(1).sum()
 
     compiled = jax.jit(jax.grad(losses) if grad else losses).lower(chain.online, chain, batch).compile().as_text()
     return len(re.findall(r" convolution\(|custom_call_target=\"[^\"]*[cC]onv", compiled))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from iterq.networks import MLP, Linear, Network, mlp, network
+from iterq.networks import MLP, Distribution, Linear, Network, QuantileEmbedding, distributional_mlp, implicit_mlp, mlp, network
 
 
 def test_parts_apply_in_order_and_a_module_alone_is_a_network():
@@ -54,6 +54,46 @@ def test_mlp_parts():
     assert isinstance(parts["torso"], MLP)
     assert theta["torso"]["Linear_1"]["kernel"].shape == (6, 8)
     assert net.apply(theta, jnp.zeros(4)).shape == (2,)
+
+
+def test_a_distribution_is_one_row_of_outputs_per_action():
+    x = jnp.array([1.0, -2.0])
+    kernel = jnp.arange(12.0).reshape(6, 2)  # rows (2i, 2i + 1): kernel x = 2i - 2(2i + 1) = -2i - 2
+    theta = {"Linear_0": {"kernel": kernel, "bias": jnp.full(6, 10.0)}}
+    np.testing.assert_allclose(Distribution(2, 3).apply({"params": theta}, x), [[8, 6, 4], [2, 0, -2]])
+    shapes = jax.tree.map(jnp.shape, Distribution(2, 3).init(jax.random.key(0), x)["params"])
+    assert shapes == jax.tree.map(jnp.shape, theta)
+
+
+def test_levels_scale_the_features_through_their_cosines():
+    # cos(πiτ), i = 1, 2, 3:  τ = 0: (1, 1, 1)   τ = ½: (0, -1, 0)   τ = 1: (-1, 1, -1)
+    x, tau = jnp.array([2.0, -1.0]), jnp.array([0.0, 0.5, 1.0])
+    theta = {"Linear_0": {"kernel": jnp.array([[1.0, 2.0, 3.0], [0.0, 0.0, -1.0]]), "bias": jnp.array([0.5, 0.0])}}
+    # φ = relu of (6.5, -1.5, -1.5) and of (-1, 0, 1)
+    expected = [[2 * 6.5, 0, 0], [0, 0, -1]]
+    np.testing.assert_allclose(QuantileEmbedding(3).apply({"params": theta}, x, tau), expected, atol=1e-6)
+    shapes = jax.tree.map(jnp.shape, QuantileEmbedding(3).init(jax.random.key(0), x, tau)["params"])
+    assert shapes == jax.tree.map(jnp.shape, theta)
+
+
+def test_distributional_parts_put_actions_first():
+    net = network(distributional_mlp([8, 6], 2, 5))
+    theta = net.init(jax.random.key(0), jnp.zeros(4))
+    assert list(theta) == ["torso", "head"]
+    assert net.apply(theta, jnp.zeros(4)).shape == (2, 5)
+
+
+def test_an_implicit_network_treats_every_level_alone():
+    net = network(implicit_mlp([8, 6], 2, cosines=7))
+    obs, tau = jax.random.normal(jax.random.key(1), (4,)), jnp.array([0.1, 0.6, 0.9])
+    theta = net.init(jax.random.key(0), obs, tau)
+    assert list(theta) == ["torso", "embed", "head"]
+    assert theta["embed"]["Linear_0"]["kernel"].shape == (6, 7)
+    together = net.apply(theta, obs, tau)
+    assert together.shape == (2, 3)
+    one_by_one = jnp.concatenate([net.apply(theta, obs, tau[i : i + 1]) for i in range(3)], axis=1)
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-5, atol=1e-6)
+    assert jnp.abs(together[:, 0] - together[:, 1]).min() > 1e-3
 
 
 def test_parts_with_state_and_empty_networks_are_refused():

@@ -1,0 +1,24 @@
+"""Environments: pure-JAX ones by the ids of `pure.PURE`, everything else through Gymnasium."""
+
+import difflib
+from typing import Any
+
+from iterq.envs.base import PureEnv, Spec, spec
+from iterq.errors import Refusal
+
+
+def resolve(env: Any) -> tuple[Any, Spec]:
+    """A `PureEnv` or a `HostEnv` and its specification, from an id, a Gymnasium object, a function that makes one, or either itself."""
+    from iterq.envs.pure import PURE
+
+    if isinstance(env, str) and env.startswith("jax/"):
+        if env not in PURE:
+            near = difflib.get_close_matches(env, PURE, 1)
+            raise Refusal(f"unknown environment {env!r}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(PURE)}"))
+        env = PURE[env]()
+    if isinstance(env, PureEnv):
+        return env, spec(env)
+    from iterq.envs.host import HostEnv, host_env
+
+    kind = env if isinstance(env, HostEnv) else host_env(env)
+    return kind, kind.spec

@@ -2,16 +2,14 @@
 
 import csv
 import dataclasses
-import importlib.metadata
 import math
-import platform
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import iterq
 from iterq.store import RESULT, write_json
+from iterq.versions import versions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +52,6 @@ class Result:
 
     def write(self, folder: Path) -> None:
         write_json(folder / RESULT, self.as_json())
-
-
-def versions() -> dict[str, str]:
-    """The versions that decide the numbers."""
-    packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
-    return {"iterq": iterq.__version__, "python": platform.python_version(), **packages, "machine": platform.machine()}
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -84,7 +84,7 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
             moved, moments, losses = learn(chain, moments, jax.tree.map(lambda x: x[at], data), key)
             nothing = Proposition(*[jnp.zeros(K)] * 4)
             checked = jax.lax.cond(n % CHECK_EVERY == 0, lambda: measure(chain, moved, blocks), lambda: nothing)
-            return (moved, moments), (losses.sum(), checked)
+            return (moved, moments), (losses.mean(1).sum(), checked)
 
         return jax.lax.scan(step, (chain, moments), n)
 

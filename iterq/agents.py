@@ -1,0 +1,177 @@
+"""An agent as pure functions: a chain that acts, and learns from its replay.
+
+    init   seed -> learner
+    act    (online, head, obs, first, noise, n) -> (head, action)     ε-greedy on one member of the chain
+    learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves
+    greedy (online, obs (B, …), key) -> (B,) actions                  for evaluation
+
+Randomness is addressed, not threaded: what step n of seed s draws for a purpose is a function of (s, purpose, n).
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from iterq import bellman as losses_of
+from iterq import diagnostics
+from iterq.bellman import Bellman
+from iterq.chain import Chain, Window, gradient_step, hard, polyak, window
+from iterq.config import Config
+from iterq.envs.base import Spec
+from iterq.errors import Refusal
+from iterq.networks import Encode, Params, distributional_mlp, implicit_mlp, mlp
+
+INIT, ACT, SAMPLE, LEARN, WORLD, EVALUATE, SAMPLE_TO_DIAGNOSE, DIAGNOSE = range(8)  # what randomness is for
+
+
+def address(root: jax.Array, purpose: int, n: Any) -> jax.Array:
+    """The key of step `n` for one purpose; `root` (2,) is the data of the seed's key."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(root, impl="threefry2x32"), purpose), n)
+
+
+class Learner(NamedTuple):
+    """All an agent is, apart from its experience."""
+
+    root: Any  # (2,) uint32
+    chain: Chain
+    moments: Any  # of the optimiser
+    updates: Any  # () gradient steps so far
+    since: Any  # () gradient steps since the last line of metrics
+    losses: Any  # (K,) their summed losses
+    broken: Any  # () the first step whose loss was not finite; 0: none
+
+
+class Noise(NamedTuple):
+    """What one step draws for acting."""
+
+    uniform: Any  # () explore if below ε
+    action: Any  # () the random action
+    member: Any  # () 1 … K
+    key: Any  # (2,) uint32, for the values where they are sampled
+
+
+class Agent(NamedTuple):
+    """Pure functions of one agent; see the top of this file."""
+
+    config: Config
+    spec: Spec
+    window: Window
+    bellman: Bellman
+    init: Callable[[Any], Learner]
+    noise: Callable[[jax.Array, Any], Noise]  # (root, n)
+    act: Callable[[Params, Any, Any, Any, Noise, Any], tuple[jax.Array, jax.Array]]
+    learn: Callable[[Learner, Any, Any], tuple[Learner, jax.Array]]
+    greedy: Callable[[Params, Any, jax.Array], jax.Array]
+    diagnose: Callable[[Learner, Any, Any], dict[str, jax.Array]]
+
+
+class Base(NamedTuple):
+    """A base algorithm and the network it needs."""
+
+    bellman: Callable[[Config], Bellman]
+    parts: Callable[[Config, int], Mapping[str, nn.Module]]  # (config, actions)
+
+
+def _mlp(c: Config, actions: int) -> Mapping[str, nn.Module]:
+    return mlp(c.features, actions)
+
+
+BASES = {
+    "dqn": Base(lambda c: losses_of.dqn, _mlp),
+    "double-dqn": Base(lambda c: losses_of.double_dqn, _mlp),
+    "qr-dqn": Base(lambda c: losses_of.qr_dqn(c.quantiles, c.kappa), lambda c, A: distributional_mlp(c.features, A, c.quantiles)),
+    "c51": Base(lambda c: losses_of.c51(c.v_min, c.v_max, c.atoms), lambda c, A: distributional_mlp(c.features, A, c.atoms)),
+    "iqn": Base(lambda c: losses_of.iqn(c.quantiles, c.quantiles, kappa=c.kappa), lambda c, A: implicit_mlp(c.features, A)),
+}
+
+
+def base(name: str) -> Base:
+    """A base algorithm by name, or MODULE:NAME of a `Bellman` (or a function that returns one) from anywhere."""
+    if name in BASES:
+        return BASES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise Refusal(f"unknown base algorithm {name!r}; known: {', '.join(BASES)}, or MODULE:NAME")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise Refusal(f"no base algorithm {name!r}: {error}") from error
+    found = found if isinstance(found, Bellman) else found()
+    if not isinstance(found, Bellman):
+        raise Refusal(f"{name} is no Bellman but {type(found).__name__}")
+    return Base(lambda c: found, _mlp)
+
+
+def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = None, optimiser: Any = None) -> Agent:
+    """The agent of `config` on an environment like `spec`; `parts` and `optimiser` replace the network and Adam."""
+    chosen = base(config.bellman)
+    bellman = chosen.bellman(config)
+    parts = {"encode": Encode(spec.states), **(parts or chosen.parts(config, spec.actions))}
+    shared = tuple(parts)[:-1] if config.shared else ()
+    win = window(parts, config.K, shared, config.frozen, config.consecutive)
+    optimiser = optimiser or optax.adam(config.learning_rate, eps=config.adam_epsilon)
+    reduce = {"mean": jnp.mean, "sum": jnp.sum, "auto": jnp.mean if config.shared else jnp.sum}[config.reduce]
+    step = gradient_step(win, losses_of.weighted(bellman) if config.prioritised else bellman, optimiser, reduce)
+    move = hard(config.T, config.D, config.G) if config.tau == 1 else polyak(config.tau)
+    K, rule = config.K, config.acting
+
+    def init(seed: Any) -> Learner:
+        root = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+        stack = () if config.frame_stack == 1 else (config.frame_stack,)
+        obs = jnp.zeros((*spec.shape, *stack), spec.dtype)
+        inputs = (obs, jnp.zeros(1)) if config.bellman == "iqn" else (obs,)
+        chain = win.init(address(root, INIT, 0), *inputs)
+        zero = jnp.int32(0)
+        return Learner(root, chain, optimiser.init(chain.online), zero, zero, jnp.zeros(K), zero)
+
+    def noise(root: jax.Array, n: Any) -> Noise:
+        explore, action, member, values = jax.random.split(address(root, ACT, n), 4)
+        u, a, k = jax.random.uniform(explore), jax.random.randint(action, (), 0, spec.actions), jax.random.randint(member, (), 1, K + 1)
+        return Noise(u, a, k, jax.random.key_data(values))
+
+    def epsilon(n: Any) -> Any:
+        # 1 while n ≤ learning_starts, then linearly to ε_end
+        done = jnp.clip((n - config.learning_starts) / max(config.epsilon_decay, 1), 0, 1)
+        return 1 + (config.epsilon_end - 1) * done
+
+    def act(online: Params, head: Any, obs: Any, first: Any, drawn: Noise, n: Any) -> tuple[jax.Array, jax.Array]:
+        head = jnp.where(first, drawn.member, head)
+        k = {"uniform": drawn.member, "first": 1, "last": K, "episode": head}[rule]
+        q = bellman.values(win.Q(win.member(online, k)), obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
+        action = jnp.where(drawn.uniform < epsilon(n), drawn.action, q.argmax().astype(jnp.int32))
+        return head, action
+
+    def learn(learner: Learner, batch: Any, n: Any) -> tuple[Learner, jax.Array]:
+        chain, moments, losses = step(learner.chain, learner.moments, batch, address(learner.root, LEARN, n))
+        chain = move(win, chain, n)
+        mean = losses.mean(1)
+        healthy = jnp.isfinite(mean).all() | (learner.broken > 0)
+        return learner._replace(
+            chain=chain,
+            moments=moments,
+            updates=learner.updates + 1,
+            since=learner.since + 1,
+            losses=learner.losses + mean,
+            broken=jnp.where(healthy, learner.broken, jnp.int32(n)),
+        ), losses.mean(0)
+
+    def greedy(online: Params, obs: Any, key: jax.Array) -> jax.Array:
+        if config.eval_policy == "mean":
+            return win.values(bellman, online, obs, key).mean(0).argmax(-1)
+        theta = win.member(online, 1 if config.eval_policy == "first" else K)
+        keys = jax.random.split(key, obs.shape[0])
+        return jax.vmap(lambda o, k: bellman.values(win.Q(theta), o, k))(obs, keys).argmax(-1)
+
+    def diagnose(learner: Learner, batch: Any, n: Any) -> dict[str, jax.Array]:
+        key = address(learner.root, DIAGNOSE, n)
+        found = {"iqn/head_std": diagnostics.spread(win, bellman, learner.chain, batch.obs, key)}
+        if config.log_csae:
+            found["iqn/approx_error_sum"] = diagnostics.csae(win, bellman, learner.chain, batch, key)
+        return found
+
+    return Agent(config, spec, win, bellman, init, noise, act, learn, greedy, diagnose)

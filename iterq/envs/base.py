@@ -1,0 +1,39 @@
+"""What an environment is: pure functions of a single instance, and what an agent must know of it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+
+class PureEnv(NamedTuple):
+    """An environment of pure functions, for a single instance. Time limits and resets are the driver's business.
+
+    A step from a terminated state is not defined: the driver resets first.
+    """
+
+    name: str
+    actions: int  # actions are 0 … actions - 1
+    horizon: int  # an episode is truncated after this many steps
+    reset: Callable[[jax.Array], Any]  # key -> state (a pytree)
+    step: Callable[[Any, jax.Array, jax.Array], tuple[Any, jax.Array, jax.Array]]  # (state, action, key) -> (state, reward, terminated)
+    observe: Callable[[Any], jax.Array]  # state -> observation
+
+
+class Spec(NamedTuple):
+    """What an agent must know of an environment."""
+
+    name: str
+    shape: tuple[int, ...]  # of one observation
+    dtype: str  # of one observation
+    actions: int
+    states: int | None  # where observations are indices 0 … states - 1 (shape (), dtype int32): how many; else None
+
+
+def spec(env: PureEnv, states: int | None = None) -> Spec:
+    """The specification of `env`, from the types of its functions alone: nothing is computed."""
+    observation = jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
+    shape, dtype = observation.shape, observation.dtype.name
+    if states is not None and (shape, dtype) != ((), "int32"):
+        raise ValueError(f"{env.name}: one of {states} states is observed as an int32 scalar, not as {dtype} of shape {shape}")
+    return Spec(env.name, shape, dtype, env.actions, states)

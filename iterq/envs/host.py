@@ -1,0 +1,206 @@
+"""Gymnasium environments, one per agent, stepped from Python and restored exactly.
+
+Every episode is reset with a seed of its own, a function of the agent's seed and the number of the episode. So an episode is
+(seed, actions): to come back to the middle of one, reset with its seed and repeat its actions. That is exact for every
+environment whose randomness comes from its seed, and it is checked: the frame must be the one that was seen then.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from iterq.envs.base import Spec
+from iterq.errors import Refusal
+
+TRAINING, EVALUATION = 0, 1  # what episodes are for; part of their seeds
+
+
+class HostEnv(NamedTuple):
+    """A kind of environment: as many copies of it as are asked for."""
+
+    spec: Spec
+    make: Callable[[], Any]  # a new instance
+    first_action: int  # actions start there, not always at 0
+
+
+class Answer(NamedTuple):
+    """What the environments of a group return for one step, as arrays over agents."""
+
+    frame: np.ndarray  # (agents, *shape) to be acted on next
+    reward: np.ndarray  # (agents,) f32
+    terminated: np.ndarray  # (agents,) bool
+    first: np.ndarray  # (agents,) bool, the frame starts an episode
+
+
+class Episode(NamedTuple):
+    """A finished episode of one agent of a group."""
+
+    agent: int
+    step: int
+    total: float  # the return
+    length: int
+
+
+def host_env(env: Any) -> HostEnv:
+    """From a Gymnasium id, an environment object, or a function that makes one."""
+    if isinstance(env, str):
+        name, make = env, lambda: _make(env)
+        one = make()
+    elif isinstance(env, gymnasium.Env):
+        name, one = env.spec.id if env.spec else type(env.unwrapped).__name__, env
+        originals = iter([env])
+        make = lambda: next(originals, None) or _copy(env, name)  # noqa: E731
+    elif callable(env):
+        one = env()
+        name, make = getattr(env, "__name__", type(one).__name__), env
+        if not isinstance(one, gymnasium.Env):
+            raise Refusal(f"{name}() made a {type(one).__name__}, not a gymnasium.Env")
+    else:
+        raise Refusal(f"{env!r} is no environment: give a Gymnasium id, an environment, or a function that makes one")
+    if not isinstance(one.action_space, spaces.Discrete):
+        raise Refusal(f"{name} has actions {one.action_space}; these algorithms need discrete ones")
+    shape, dtype, states = _observations(name, one.observation_space)
+    found = HostEnv(Spec(name, shape, dtype, int(one.action_space.n), states), make, int(one.action_space.start))
+    if not isinstance(env, gymnasium.Env):
+        one.close()
+    return found
+
+
+def _make(name: str) -> Any:
+    try:
+        return gymnasium.make(name, disable_env_checker=True)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise Refusal(f"{name} needs a package that is not installed: {error}") from error
+    except (gymnasium.error.Error, ImportError) as error:
+        raise Refusal(f"cannot make the environment {name!r}: {error}") from error
+
+
+def _copy(env: Any, name: str) -> Any:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:
+        raise Refusal(f"{name} cannot be copied for a second agent or for evaluation ({error}); pass a function that makes it") from error
+
+
+def _observations(name: str, space: Any) -> tuple[tuple[int, ...], str, int | None]:
+    """Shape, stored type, and the number of states if observations are one of finitely many."""
+    if isinstance(space, spaces.Discrete):
+        if space.start:
+            raise Refusal(f"{name} has observations {space}; only those that start at 0 are supported")
+        return (), "int32", int(space.n)
+    if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
+        kind = np.dtype(space.dtype)
+        return tuple(space.shape), "float32" if kind.kind == "f" else "uint8" if kind.itemsize == 1 else "int32", None
+    hint = "; gymnasium.wrappers.FlattenObservation makes one array of them" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
+    raise Refusal(f"{name} has observations {type(space).__name__}, which are not supported{hint}")
+
+
+def episode_seed(seed: int, purpose: int, episode: int) -> int:
+    """31 bits, since some environments take no more."""
+    return int(np.random.SeedSequence([seed, purpose, episode]).generate_state(1)[0] >> 1)
+
+
+class HostEnvs:
+    """One environment per agent of a group. Not reset by an episode's end but by the step after it, as in `replay.py`."""
+
+    def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int) -> None:
+        self.kind, self.seeds, self.purpose = kind, seeds, purpose
+        self.envs = [kind.make() for _ in seeds]
+        self.episode = [-1] * len(seeds)  # the number of the current episode
+        self.actions: list[list[int]] = [[] for _ in seeds]  # taken in it
+        self.total = [0.0] * len(seeds)
+        self.over = [True] * len(seeds)
+        self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
+
+    def reset(self) -> Answer:
+        """Start the first episode of every agent."""
+        return self.step(np.zeros(len(self.seeds), np.int32), 0)[0]
+
+    def step(self, actions: np.ndarray, n: int) -> tuple[Answer, list[Episode]]:
+        """Step `n` of every agent, and the episodes that it ends. If an environment raises, nothing has happened to any of them."""
+        count = len(self.seeds)
+        frame = np.empty_like(self.frame)
+        reward, terminated, truncated = np.zeros(count, np.float32), np.zeros(count, bool), np.zeros(count, bool)
+        first = np.array(self.over)
+        chosen, total = actions.tolist(), [0.0] * count
+        for j, env in enumerate(self.envs):
+            try:
+                if first[j]:
+                    frame[j] = env.reset(seed=episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1))[0]
+                else:
+                    frame[j], total[j], terminated[j], truncated[j], _ = env.step(chosen[j] + self.kind.first_action)
+            except Exception as error:
+                message = f"{self.kind.spec.name} raised {type(error).__name__} at step {n} of seed {self.seeds[j]}: {error}"
+                raise EnvironmentFailure(message) from error
+        reward[:] = total
+        ended = []
+        for j in range(count):
+            if first[j]:
+                self.episode[j], self.actions[j], self.total[j] = self.episode[j] + 1, [], 0.0
+            else:
+                self.actions[j].append(chosen[j])
+                self.total[j] += float(total[j])
+            self.over[j] = bool(terminated[j] or truncated[j])
+            if self.over[j]:
+                ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
+        self.frame = frame
+        return Answer(frame, reward, terminated, first), ended
+
+    def journal(self, j: int) -> dict[str, Any]:
+        """All that is needed to bring the environment of agent `j` back to where it is: plain arrays and numbers."""
+        return {
+            "episode": np.int64(self.episode[j]),
+            "actions": np.array(self.actions[j], np.int32),
+            "total": np.float64(self.total[j]),
+            "over": np.bool_(self.over[j]),
+            "frame": self.frame[j],
+        }
+
+    def restore(self, j: int, journal: dict[str, Any]) -> None:
+        """Repeat the current episode of agent `j`; refused if it does not lead to the frame that was seen."""
+        env, spec, episode = self.envs[j], self.kind.spec, int(journal["episode"])
+        frame = env.reset(seed=episode_seed(self.seeds[j], self.purpose, episode))[0]
+        for action in journal["actions"].tolist():
+            frame = env.step(action + self.kind.first_action)[0]
+        if not np.array_equal(np.asarray(frame, spec.dtype), journal["frame"], equal_nan=spec.dtype == "float32"):
+            raise Refusal(f"{spec.name} does not repeat an episode from its seed and actions, so the run cannot be resumed exactly")
+        self.episode[j], self.actions[j], self.total[j] = episode, journal["actions"].tolist(), float(journal["total"])
+        self.over[j], self.frame[j] = bool(journal["over"]), frame
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+
+class EnvironmentFailure(Refusal):
+    """An environment raised in the middle of a run."""
+
+
+def play(kind: HostEnv, seeds: Sequence[int], episodes: int, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[Any]:
+    """Evaluation: (agent, return, length) of `episodes` episodes of every agent, always the same ones, side by side.
+
+    choose: (obs (agents, episodes, *obs), t) -> (agents, episodes) actions.
+    """
+    shape = (len(seeds), episodes)
+    envs = [[kind.make() for _ in range(episodes)] for _ in seeds]
+    obs = np.zeros((*shape, *kind.spec.shape, stack), kind.spec.dtype)
+    total, length, over = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, bool)
+    for j, e in np.ndindex(shape):
+        obs[j, e, ..., -1] = envs[j][e].reset(seed=episode_seed(seeds[j], EVALUATION, e))[0]
+    while not over.all():
+        actions = choose(obs if stack > 1 else obs[..., 0], int(length.max()))
+        for j, e in np.argwhere(~over):
+            frame, reward, terminated, truncated, _ = envs[j][e].step(int(actions[j, e]) + kind.first_action)
+            obs[j, e, ..., :-1] = obs[j, e, ..., 1:]
+            obs[j, e, ..., -1] = frame
+            total[j, e] += float(reward)
+            length[j, e] += 1
+            over[j, e] = terminated or truncated
+    for j, e in np.ndindex(shape):
+        yield j, float(total[j, e]), int(length[j, e])
+    for env in (env for row in envs for env in row):
+        env.close()

@@ -1,0 +1,136 @@
+"""A fleet of agents and its two drivers: environments scanned on the device, and environments stepped from Python.
+
+Both do the same with the same functions. At step n an agent
+
+    sees a frame ──▸ acts ──▸ learns, if n is a multiple of G ──▸ gets an answer from its environment
+
+Learning at step n draws from the rows before it, and so may run while the environment computes its answer.
+
+On an accelerator the agents of a lane are mapped side by side. On a CPU every agent is a lane of its own: the same program runs for
+it whatever the fleet, so that a seed in a fleet equals the seed alone bit for bit, and lanes run on different cores.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from iterq.agents import SAMPLE_TO_DIAGNOSE, Agent, Learner
+from iterq.envs.host import Episode
+from iterq.replay import Memory, record
+
+
+class Evaluation(NamedTuple):
+    """Greedy episodes of one agent."""
+
+    returns: list[float]
+    lengths: list[int]
+
+
+def wide() -> bool:
+    """Whether a lane holds many agents."""
+    return jax.default_backend() != "cpu"
+
+
+def lift(f: Callable, common: int = 0) -> Callable:
+    """`f` of one agent as a function of a lane; its last `common` arguments are the same for all agents."""
+
+    def lifted(*args: Any) -> Any:
+        return jax.vmap(f, in_axes=(0,) * (len(args) - common) + (None,) * common)(*args) if wide() else f(*args)
+
+    return lifted
+
+
+class Fleet:
+    """What both drivers offer."""
+
+    learners: list[Learner]  # trees, one per lane
+
+    def __init__(self, agent: Agent, groups: Sequence[Sequence[int]]) -> None:
+        """groups: seeds that step together; a lane each on an accelerator."""
+        c = agent.config
+        self.agent, self.seeds = agent, tuple(seed for group in groups for seed in group)
+        self.memory = Memory(record(agent.spec), c.buffer_size, c.n_step, c.gamma, c.frame_stack, c.prioritised)
+        self.lanes = [tuple(group) for group in groups] if wide() else [(seed,) for seed in self.seeds]
+        self._where = [(i, j) for i, lane in enumerate(self.lanes) for j in range(len(lane))]
+        self.ended: list[Episode] = []
+        self._diagnose = jax.jit(lift(agent.diagnose, common=1))
+
+    def due(self, n: Any) -> Any:
+        """Whether step `n` has a gradient step."""
+        return (n > self.agent.config.learning_starts) & (n % self.agent.config.G == 0)
+
+    def start(self, f: Callable[[jax.Array], Any]) -> list[Any]:
+        """f(seed) of every agent, as trees of lanes."""
+        run = jax.jit(lift(f))
+        return [run(jnp.array(lane if wide() else lane[0], jnp.uint32)) for lane in self.lanes]
+
+    def of(self, trees: list[Any], s: int) -> Any:
+        """The tree of agent `s` out of those of all lanes, on the host."""
+        lane, j = self._where[s]
+        return jax.tree.map(lambda x: np.asarray(x[j] if wide() else x), trees[lane])
+
+    def put(self, trees: list[Any], s: int, tree: Any) -> None:
+        """Put the tree of agent `s` back where `of` found it."""
+        lane, j = self._where[s]
+        trees[lane] = jax.tree.map(lambda x, new: x.at[j].set(new) if wide() else jnp.asarray(new), trees[lane], tree)
+
+    @property
+    def n(self) -> int:
+        """Steps that all agents have taken."""
+        raise NotImplementedError
+
+    def advance(self, target: int, stop: Callable[[], bool]) -> None:
+        """Let all agents go on to step `target`, or until `stop()`."""
+        raise NotImplementedError
+
+    def drain(self) -> list[Episode]:
+        """The episodes that have ended since the last call, by step and agent."""
+        ended, self.ended = self.ended, []
+        return sorted(ended, key=lambda e: (e.step, e.agent))
+
+    def evaluate(self) -> list[Evaluation]:
+        """Greedy episodes of every agent on environments of their own, always the same ones."""
+        raise NotImplementedError
+
+    def batches(self, purpose: int) -> list[Any]:
+        """One batch per lane, drawn for `purpose` at step n."""
+        raise NotImplementedError
+
+    def state(self, s: int) -> dict[str, Any]:
+        """All of agent `s`: a tree of arrays on the host. What it holds under "replay" is a `Replay`."""
+        raise NotImplementedError
+
+    def restore(self, s: int, state: dict[str, Any]) -> None:
+        """Bring agent `s` to `state`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of environments."""
+
+    def metrics(self) -> list[dict[str, float]]:
+        """What each agent has to tell since it was last asked."""
+        rows, everyone = [], range(len(self.seeds))
+        diagnosed: list[dict] = [{} for _ in everyone]
+        if self.n > self.agent.config.learning_starts:
+            found = [self._diagnose(*args, self.n) for args in zip(self.learners, self.batches(SAMPLE_TO_DIAGNOSE), strict=True)]
+            diagnosed = [self.of(found, s) for s in everyone]
+        for s in everyone:
+            learner = self.of(self.learners, s)
+            row = {"train/n_updates": int(learner.updates), "train/learning_rate": self.agent.config.learning_rate}
+            if learner.since:
+                losses = learner.losses / learner.since
+                row["train/loss"] = float(losses.mean())
+                row |= {f"iqn/td_loss_{k}": float(loss) for k, loss in enumerate(losses, 1)}
+            rows.append(row | {name: float(x) for name, x in diagnosed[s].items()})
+        self.learners = [
+            learner._replace(since=jnp.zeros_like(learner.since), losses=jnp.zeros_like(learner.losses)) for learner in self.learners
+        ]
+        return rows
+
+    def broken(self) -> tuple[int, int] | None:
+        """(step, seed) of the first loss that was not finite."""
+        steps = [(int(self.of(self.learners, s).broken), seed) for s, seed in enumerate(self.seeds)]
+        return min((found for found in steps if found[0]), default=None)

@@ -1,0 +1,196 @@
+"""The training loop: a fleet goes on from event to event, and what happens is logged, evaluated and checkpointed.
+
+Events lie at multiples of their periods, counted in steps, so that a run that was stopped and resumed meets the same ones. After a
+checkpoint at step n everything up to n is on the disk; whatever came after it is done again, exactly, when the run is resumed.
+"""
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iterq import checkpoint
+from iterq.config import Config
+from iterq.envs.host import EnvironmentFailure
+from iterq.errors import Refusal
+from iterq.fleet import Evaluation, Fleet
+from iterq.progress import progress
+from iterq.store import Run, config_hash
+from iterq.track import Tracker
+
+Callback = Callable[[int, Fleet], bool | None]  # (step, fleet); False stops the run
+
+
+class Summary(NamedTuple):
+    """How a call of `train` ended."""
+
+    step: int
+    finished: bool
+    steps_per_second: float  # of all agents together, after warm-up
+    mean_return: float | None  # of the last 100 episodes of every agent; None: no episode ended
+    evaluations: list[Evaluation]  # the last one, per agent
+
+
+class Session:
+    """A fleet in training, with or without a run directory."""
+
+    def __init__(self, fleet: Fleet, config: Config, run: Run | None = None) -> None:
+        self.fleet, self.config, self.run = fleet, config, run
+        self.elapsed = 0.0  # seconds of training before this process
+        self.evaluations: list[Evaluation] = []
+        self.recent: dict[int, list[tuple[float, int]]] = {seed: [] for seed in fleet.seeds}  # the last 100 episodes, as SB3 counts
+        self.evaluated = -1  # the last step of an evaluation
+        found = checkpoint.newest(run.folder, config_hash(config)) if run else None
+        self.tracker = Tracker(run.folder, config, found.marks if found else None) if run else None
+        if run and found:
+            checkpoint.clear(run.folder)
+            checkpoint.restore(found, fleet)
+            self.elapsed, self.evaluated = found.elapsed, found.step
+            assert self.tracker
+            self.recent = {seed: self.tracker.recent(seed) for seed in fleet.seeds}
+
+    def train(self, total: int, bar: bool = True, callback: Callback | None = None) -> Summary:
+        """Go on until every agent has taken `total` steps."""
+        fleet, config, started = self.fleet, self.config, time.perf_counter()
+        n = begun = max(fleet.n, 0)
+        warm: tuple[float, int] | None = None
+        with stopping() as stop, self._guarded(started), bar_of(fleet, total - n, bar) as advance:
+            if self.evaluated < 0 and config.eval_every:
+                self._evaluate(0)
+            while n < total and not stop():
+                target = min(next_multiple(n, config.log_every), next_multiple(n, config.eval_every), total)
+                target = min(target, next_multiple(n, config.checkpoint_every))
+                fleet.advance(target, stop)
+                advance((fleet.n - n) * len(fleet.seeds))
+                n = fleet.n
+                self._log_episodes(started)
+                if broken := fleet.broken():
+                    raise FloatingPointError(f"the loss of seed {broken[1]} was not finite at step {broken[0]}{self._last()}")
+                if n % config.log_every == 0 and n == target:
+                    self._log(n, started, (n - begun) / (time.perf_counter() - started))
+                    if callback and callback(n, fleet) is False:
+                        break
+                if config.eval_every and n % config.eval_every == 0 and n == target:
+                    self._evaluate(n)
+                if config.checkpoint_every and n % config.checkpoint_every == 0 and n == target and n < total:
+                    self.save(started)
+                if warm is None and n > config.learning_starts + config.G:
+                    warm = time.perf_counter(), n
+            self.save(started)
+        now = time.perf_counter()
+        since, first = warm if warm and warm[1] < n else (started, begun)
+        self.elapsed += now - started
+        returns = [total for rows in self.recent.values() for total, _ in rows]
+        rate = (n - first) * len(fleet.seeds) / (now - since)
+        return Summary(n, n >= total, rate, float(np.mean(returns)) if returns else None, self.evaluations)
+
+    def save(self, started: float | None = None) -> None:
+        """Write a checkpoint."""
+        if self.run and self.tracker:
+            elapsed = self.elapsed + (time.perf_counter() - started if started else 0)
+            try:
+                checkpoint.save(self.run.folder, self.fleet, config_hash(self.config), self.tracker.marks(), elapsed)
+            except OSError as error:
+                raise Refusal(f"cannot write a checkpoint to {self.run.folder}: {error.strerror or error}{self._last()}") from error
+
+    @contextlib.contextmanager
+    def _guarded(self, started: float) -> Iterator[None]:
+        """An environment that raises leaves a checkpoint behind; a log that cannot be written is one clear line."""
+        try:
+            yield
+        except EnvironmentFailure as error:
+            self._log_episodes(started)
+            self.save(started)
+            raise Refusal(f"{error}{self._last()}") from error
+        except OSError as error:
+            where = self.run.folder if self.run else "the logs"
+            raise Refusal(f"cannot write {where}: {error.strerror or error}{self._last()}") from error
+
+    def _last(self) -> str:
+        """Where the run can go on."""
+        kept = sorted((self.run.folder / checkpoint.FOLDER).glob("step-*")) if self.run else []
+        return f"; the last good checkpoint is {kept[-1].name}" if kept else ""
+
+    def _log_episodes(self, started: float) -> None:
+        rows = [(self.fleet.seeds[e.agent], e.step, e.total, e.length) for e in self.fleet.drain()]
+        for seed, _, total, length in rows:
+            self.recent[seed] = [*self.recent[seed], (total, length)][-100:]
+        if self.tracker and rows:
+            self.tracker.episodes(rows, self.elapsed + time.perf_counter() - started)
+
+    def _log(self, n: int, started: float, rate: float) -> None:
+        rows = []
+        for seed, told in zip(self.fleet.seeds, self.fleet.metrics(), strict=True):
+            row: dict[str, Any] = {"seed": seed, "step": n}
+            if self.recent[seed]:
+                totals, lengths = zip(*self.recent[seed], strict=True)
+                row |= {"rollout/ep_rew_mean": float(np.mean(totals)), "rollout/ep_len_mean": float(np.mean(lengths))}
+            row |= {"rollout/exploration_rate": epsilon(self.config, n), "time/total_timesteps": n, "time/fps": rate}
+            rows.append(row | {"time/time_elapsed": self.elapsed + time.perf_counter() - started, **told})
+        if self.tracker:
+            self.tracker.metrics(rows)
+
+    def _evaluate(self, n: int) -> None:
+        self.evaluations, self.evaluated = self.fleet.evaluate(), n
+        rows = [
+            {
+                "seed": seed,
+                "step": n,
+                "eval/mean_reward": float(np.mean(found.returns)),
+                "eval/std_reward": float(np.std(found.returns)),
+                "eval/mean_ep_length": float(np.mean(found.lengths)),
+            }
+            for seed, found in zip(self.fleet.seeds, self.evaluations, strict=True)
+        ]
+        if self.tracker:
+            self.tracker.metrics(rows)
+
+    def close(self) -> None:
+        """Let go of environments, logs and the run directory."""
+        self.fleet.close()
+        if self.tracker:
+            self.tracker.close()
+        if self.run:
+            self.run.close()
+
+
+def next_multiple(n: int, period: int) -> int:
+    """The next multiple of `period` after `n`; never, for period 0."""
+    return (n // period + 1) * period if period else sys.maxsize
+
+
+def epsilon(config: Config, n: int) -> float:
+    """The share of random actions at step `n`."""
+    done = min(max((n - config.learning_starts) / max(config.epsilon_decay, 1), 0.0), 1.0)
+    return 1 + (config.epsilon_end - 1) * done
+
+
+def bar_of(fleet: Fleet, steps: int, shown: bool) -> Any:
+    """A progress bar over the steps of all agents."""
+    return progress("training", max(steps, 1) * len(fleet.seeds), "steps") if shown else contextlib.nullcontext(lambda _: None)
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """A function that says whether SIGINT or SIGTERM has come; a second one interrupts at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

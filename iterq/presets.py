@@ -1,0 +1,159 @@
+"""Named settings and where they come from; the names that other libraries have for ours.
+
+A configuration is an algorithm (what is learned) on top of a preset (hyperparameters for a family of environments) under what the
+user says. Periods are in agent steps.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from iterq.config import FIELDS, Config
+from iterq.errors import Refusal
+
+
+class Preset(NamedTuple):
+    """Some fields of a `Config`."""
+
+    about: str
+    values: dict[str, Any]
+    source: dict[str, str]  # of each value
+
+
+def _algorithm(about: str, **values: Any) -> Preset:
+    sources = {
+        "K": "i-DQN paper: 5 for i-DQN, 3 for i-IQN, 6 members of Bootstrapped DQN; 1 is the base algorithm",
+        "bellman": "the name of the algorithm",
+        "acting": "Osband et al. (2016): one head per episode",
+        "consecutive": "Osband et al. (2016): every head has its own target",
+        "n_step": "i-DQN paper, Section 6.1: IQN with 3-step returns",
+    }
+    return Preset(about, values, {name: sources[name] for name in values})
+
+
+ALGORITHMS = {
+    "dqn": _algorithm("DQN (Mnih et al., 2015)", bellman="dqn", K=1),
+    "i-dqn": _algorithm("iterated DQN, a window of 5 Bellman updates", bellman="dqn", K=5),
+    "double-dqn": _algorithm("double DQN (van Hasselt et al., 2016)", bellman="double-dqn", K=1),
+    "i-double-dqn": _algorithm("iterated double DQN", bellman="double-dqn", K=5),
+    "qr-dqn": _algorithm("quantile regression DQN (Dabney et al., 2018)", bellman="qr-dqn", K=1),
+    "i-qr-dqn": _algorithm("iterated QR-DQN", bellman="qr-dqn", K=5),
+    "c51": _algorithm("categorical DQN (Bellemare et al., 2017)", bellman="c51", K=1),
+    "i-c51": _algorithm("iterated C51", bellman="c51", K=5),
+    "iqn": _algorithm("implicit quantile networks (Dabney et al., 2018), 3-step", bellman="iqn", K=1, n_step=3),
+    "i-iqn": _algorithm("iterated IQN, a window of 3, 3-step", bellman="iqn", K=3, n_step=3),
+    "bootstrapped-dqn": _algorithm(
+        "Bootstrapped DQN (Osband et al., 2016) with 6 heads", bellman="dqn", K=6, consecutive=False, acting="episode"
+    ),
+}
+
+_CLEANRL = "CleanRL's dqn_jax.py for CartPole-v1"
+_OURS = "ours, chosen on CartPole-v1 with seeds other than the reported ones"
+PRESETS = {
+    "classic": Preset(
+        "small control problems with vector observations, such as CartPole-v1 and LunarLander-v3",
+        {
+            "features": (120, 84),
+            "gamma": 0.99,
+            "batch_size": 64,
+            "learning_rate": 5e-4,
+            "buffer_size": 50_000,
+            "learning_starts": 1_000,
+            "epsilon_end": 0.05,
+            "epsilon_decay": 10_000,
+            "G": 2,
+            "T": 500,
+            "D": 30,
+        },
+        {
+            "features": _CLEANRL,
+            "gamma": _CLEANRL,
+            "batch_size": _OURS,
+            "learning_rate": _OURS,
+            "buffer_size": _OURS,
+            "learning_starts": _OURS,
+            "epsilon_end": _CLEANRL,
+            "epsilon_decay": _OURS,
+            "G": _OURS,
+            "T": f"{_CLEANRL}: 500",
+            "D": "i-DQN paper, Table 1: 30",
+        },
+    ),
+}
+
+ALIASES = {
+    "num_bellman_updates": "K",
+    "n_networks": "K",
+    "bellman_iterations_scope": "K",
+    "target_update_period": "T",
+    "target_network_frequency": "T",
+    "target_update_interval": "T",
+    "target_update_frequency": "T",
+    "target_sync_period": "D",
+    "target_sync_frequency": "D",
+    "update_period": "G",
+    "train_frequency": "G",
+    "train_freq": "G",
+    "update_horizon": "n_step",
+    "n_steps": "n_step",
+    "min_replay_history": "learning_starts",
+    "n_initial_samples": "learning_starts",
+    "max_capacity": "buffer_size",
+    "replay_capacity": "buffer_size",
+    "replay_buffer_capacity": "buffer_size",
+    "epsilon_train": "epsilon_end",
+    "end_e": "epsilon_end",
+    "exploration_final_eps": "epsilon_end",
+    "epsilon_decay_period": "epsilon_decay",
+    "epsilon_duration": "epsilon_decay",
+    "env_id": "env",
+    "seed": "seeds",
+    "prioritized": "prioritised",
+    "wandb_project_name": "wandb",
+}
+# Their values are not ours but make one of ours.
+DERIVED = ("exploration_fraction", "num_iterations", "training_steps", "n_epochs", "n_training_steps_per_epoch")
+AMBIGUOUS = {"update_to_data": "it means G in i-DQN and 1/G in Gi-DQN; say G"}
+
+
+def translate(given: dict[str, Any]) -> dict[str, Any]:
+    """The same under our names, whosever they are in; unknown names are refused with the nearest known one."""
+    ours: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in AMBIGUOUS:
+            raise Refusal(f"{name} is ambiguous: {AMBIGUOUS[name]}")
+        field = ALIASES.get(name, name)
+        if field not in (*FIELDS, *DERIVED):
+            raise Refusal(unknown("option", name, [*FIELDS, *ALIASES, *DERIVED]))
+        if field in ours:
+            raise Refusal(f"{name} says {field} a second time")
+        ours[field] = (int(value),) if name == "seed" and not isinstance(value, tuple) else value
+    for count, length in (("num_iterations", "training_steps"), ("n_epochs", "n_training_steps_per_epoch")):
+        if count in ours or length in ours:
+            if not {count, length} <= set(ours) or "total_timesteps" in ours:
+                raise Refusal(f"{count} and {length} go together, and without total_timesteps")
+            ours["total_timesteps"] = int(ours.pop(count)) * int(ours.pop(length))
+    if "exploration_fraction" in ours:
+        if "total_timesteps" not in ours or "epsilon_decay" in ours:
+            raise Refusal("exploration_fraction needs total_timesteps to be a number of steps, and excludes epsilon_decay")
+        ours["epsilon_decay"] = int(float(ours.pop("exploration_fraction")) * int(ours["total_timesteps"]))
+    return ours
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """The line that refuses `word` and names the nearest known one."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"unknown {what} {word!r}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+
+
+def configure(algorithm: str, preset: str = "classic", **given: Any) -> Config:
+    """The configuration of an algorithm by name; `given` fields, in any of the known dialects, override its presets."""
+    if algorithm not in ALGORITHMS:
+        raise Refusal(unknown("algorithm", algorithm, ALGORITHMS))
+    if preset not in PRESETS:
+        raise Refusal(unknown("preset", preset, PRESETS))
+    fields = {**PRESETS[preset].values, **ALGORITHMS[algorithm].values, **translate(given), "algorithm": algorithm}
+    try:
+        return Config(**fields)
+    except TypeError as error:
+        raise Refusal(f"bad configuration: {error}") from error

@@ -1,0 +1,234 @@
+"""Experience: rows go in, transitions come out.
+
+One row is one step of the environment:
+
+    frame, first ──▸ action ──▸ reward, terminated        first: this frame starts an episode
+
+Environments reset on the step after an episode ends (Gymnasium's next-step mode). So the next observation of row i is that of
+row i + 1, and the last frame of an episode has a row of its own whose action and reward mean nothing; it is known by its
+successor, which is `first`. Each frame is stored once; stacks of frames, n-step returns and time limits follow from this rule when
+a transition is read. A row is opened when its frame is seen and closed when the environment has answered.
+
+Rows are numbered from 0 without end, and row i lives in slot i mod capacity as a record of bytes: one array holds all, whatever the
+frames are. What reads takes a function `read(field, i)` and `xp`, numpy or jax.numpy, and so serves a replay on the device and one in
+the host's memory alike.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from iterq import priorities
+from iterq.bellman import Transition
+from iterq.envs.base import Spec
+
+Read = Callable[[str, Any], Any]  # (field, rows i) -> that field of those rows
+
+
+class Memory(NamedTuple):
+    """What is kept, and what a transition is."""
+
+    row: np.dtype  # one record; see `record`
+    capacity: int  # rows
+    n: int = 1  # steps of a return
+    gamma: float = 0.99
+    stack: int = 1  # frames of an observation
+    prioritised: bool = False
+
+
+class Replay(NamedTuple):
+    """The rows of one agent. How many there are is the reader's to know: one per step."""
+
+    data: Any  # (capacity, bytes of a row) uint8
+    starts: Any  # (capacity,) int32: the rows that start a whole transition, as a ring
+    counts: Any  # (2,) int32: how many rows ever did, and how many no longer do
+    tree: Any = None  # their priorities; None: uniform
+
+
+CLOSED = 9  # bytes at the beginning of a record that are written when the row is closed; the others are written when it is opened
+
+
+def record(spec: Spec) -> np.dtype:
+    """One row in memory: first what closes it, then what opens it."""
+    offsets = {
+        "action": ("<i4", 0),
+        "reward": ("<f4", 4),
+        "terminated": ("?", 8),
+        "first": ("?", CLOSED),
+        "frame": ((spec.dtype, spec.shape), 12),
+    }
+    size = 12 + np.dtype((spec.dtype, spec.shape)).itemsize
+    formats, places = zip(*offsets.values(), strict=True)
+    return np.dtype({"names": list(offsets), "formats": formats, "offsets": places, "itemsize": -(-size // 4) * 4})
+
+
+def nbytes(memory: Memory) -> int:
+    """What the replay of one agent takes."""
+    return memory.capacity * (memory.row.itemsize + 4) + 8 + (priorities.nbytes(memory.capacity) if memory.prioritised else 0)
+
+
+def empty(memory: Memory) -> Replay:
+    """A replay without rows, on the device."""
+    data = jnp.zeros((memory.capacity, memory.row.itemsize), jnp.uint8)
+    starts, counts = jnp.zeros(memory.capacity, jnp.int32), jnp.zeros(2, jnp.int32)
+    return Replay(data, starts, counts, priorities.empty(memory.capacity) if memory.prioritised else None)
+
+
+def to_bytes(x: Any, dtype: Any) -> Any:
+    """(bytes,) of one value on the device, as the record holds them."""
+    x = jnp.asarray(x, dtype)
+    return (x if x.dtype == jnp.uint8 else x.astype(jnp.uint8) if x.dtype == bool else jax.lax.bitcast_convert_type(x, jnp.uint8)).reshape(
+        -1
+    )
+
+
+def from_bytes(x: Any, dtype: np.dtype) -> Any:
+    """The value of type `dtype` that the last axis of `x` (…, bytes) holds."""
+    kind, shape = dtype.base, dtype.shape
+    x = x.reshape(*x.shape[:-1], *shape, kind.itemsize)
+    return x[..., 0].astype(kind) if kind.itemsize == 1 else jax.lax.bitcast_convert_type(x, kind)
+
+
+def reader(memory: Memory, data: Any) -> Read:
+    """`read` for rows on the device."""
+
+    def read(field: str, i: Any) -> Any:
+        kind, at = memory.row.fields[field][:2]  # pyright: ignore[reportOptionalSubscript]
+        return from_bytes(data[i % memory.capacity, at : at + kind.itemsize], kind)
+
+    return read
+
+
+def open_row(memory: Memory, replay: Replay, i: Any, opening: Any) -> Replay:
+    """A frame is seen: write `opening`, the part of row `i` from `first` on, as bytes."""
+    data, starts, counts, tree = replay
+    C = memory.capacity
+    data = jax.lax.dynamic_update_slice(data, opening[None], (i % C, CLOSED))
+    read = reader(memory, data)
+    new, old = turnover(memory, i)
+    # A row starts a transition unless it is a final frame.
+    is_start, was_start = ((row >= 0) & ~read("first", row + 1) for row in (new, old))
+    starts, counts = starts.at[counts[0] % C].set(new), counts + jnp.stack([is_start, was_start])
+    if memory.prioritised:
+        tree = priorities.write(tree, jnp.stack([old % C, new % C]), jnp.stack([0.0, jnp.where(is_start, tree.largest, 0.0)]))
+    return Replay(data, starts, counts, tree)
+
+
+def turnover(memory: Memory, i: Any) -> tuple[Any, Any]:
+    """When row `i` is opened: the row whose transition is now stored whole, and the one whose observation no longer is."""
+    return i - memory.n, i - memory.capacity + memory.stack - 1
+
+
+def opening_bytes(memory: Memory, frame: Any, first: Any) -> Any:
+    """What `open_row` writes, from values on the device."""
+    kind, at = memory.row.fields["frame"][:2]  # pyright: ignore[reportOptionalSubscript]
+    padding = [jnp.zeros(size, jnp.uint8) for size in (at - CLOSED - 1, memory.row.itemsize - at - kind.itemsize)]
+    return jnp.concatenate([to_bytes(first, bool), padding[0], to_bytes(frame, kind.base), padding[1]])
+
+
+def close_row(memory: Memory, replay: Replay, i: Any, action: Any, answer: Any) -> Replay:
+    """The environment has answered to `action` on the frame of row `i`: `answer` are the bytes of reward and terminated."""
+    closing = jnp.concatenate([to_bytes(action, jnp.int32), answer])
+    return replay._replace(data=jax.lax.dynamic_update_slice(replay.data, closing[None], (i % memory.capacity, 0)))
+
+
+def answer_bytes(reward: Any, terminated: Any) -> Any:
+    """What `close_row` writes of an answer, from values on the device."""
+    return jnp.concatenate([to_bytes(reward, jnp.float32), to_bytes(terminated, bool)])
+
+
+def observe(memory: Memory, read: Read, i: Any, xp: Any = jnp) -> Any:
+    """(B, *frame) the frames of rows `i` (B,), or (B, *frame, stack): the last frames of their episodes, zeros before the start."""
+    if memory.stack == 1:
+        return read("frame", i)
+    js = i[:, None] - xp.arange(memory.stack)[::-1]  # oldest first
+    first = read("first", js).astype("int32")
+    starts_after = xp.cumsum(first[:, ::-1], 1)[:, ::-1] - first  # episodes that start after this frame and up to i
+    frames = read("frame", js)
+    same = (starts_after == 0).reshape(*js.shape, *(1,) * (frames.ndim - 2))
+    return xp.moveaxis(frames * same.astype(frames.dtype), 1, -1)
+
+
+def gather(memory: Memory, read: Read, i: Any, xp: Any = jnp) -> Transition:
+    """The transitions that start at rows `i` (B,), none of them a final frame, with rows i … i + n stored."""
+    # R = Σₗ γˡ rₗ over at most n steps; discount = γᵐ after m of them, 0 if the episode terminated among them. An episode that was cut
+    # off has a final frame to bootstrap from.
+    total, discount = xp.zeros(i.shape, "float32"), xp.ones(i.shape, "float32")
+    steps, running = xp.zeros(i.shape, "int32"), xp.ones(i.shape, "bool")
+    for l in range(memory.n):
+        running = running & ~read("first", i + l + 1)
+        total = xp.where(running, total + discount * read("reward", i + l), total)
+        ends = running & read("terminated", i + l)
+        discount = xp.where(ends, xp.float32(0), xp.where(running, discount * xp.float32(memory.gamma), discount))
+        steps = steps + running
+        running = running & ~ends
+    return Transition(observe(memory, read, i, xp), read("action", i), total, discount, observe(memory, read, i + steps, xp))
+
+
+def draw(memory: Memory, replay: Replay, key: jax.Array, batch: int) -> jax.Array:
+    """(batch,) rows, uniform over those that start a transition."""
+    ever, gone = replay.counts
+    return replay.starts[(gone + jax.random.randint(key, (batch,), 0, ever - gone)) % memory.capacity]
+
+
+class Weighted(NamedTuple):
+    """A transition, the weight of its loss and the slot it came from (prioritised replay)."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    discount: Any
+    next_obs: Any
+    weight: Any
+    slot: Any
+
+
+def sample(memory: Memory, replay: Replay, count: Any, key: jax.Array, batch: int) -> Transition | Weighted:
+    """`batch` transitions of the `count` rows opened so far: uniform, or in proportion to their priorities and weighted for that."""
+    read = reader(memory, replay.data)
+    if not memory.prioritised:
+        return gather(memory, read, draw(memory, replay, key, batch))
+    slot, weight = priorities.draw(replay.tree, key, batch)
+    i = count - 1 - (count - 1 - slot) % memory.capacity  # the row that lives in this slot
+    return Weighted(*gather(memory, read, i), weight, slot)
+
+
+class HostReplay:
+    """The same rows in the host's memory, for fleets whose experience the device cannot hold."""
+
+    def __init__(self, memory: Memory, agents: int) -> None:
+        self.memory = memory
+        self.rows = np.zeros((agents, memory.capacity), memory.row)
+        self.starts, self.counts = np.zeros((agents, memory.capacity), np.int32), np.zeros((agents, 2), np.int32)
+        self._draw = jax.jit(jax.vmap(lambda key, many, batch: jax.random.randint(key, (batch,), 0, many), (0, 0, None)), static_argnums=2)
+
+    def open_row(self, i: int, frame: np.ndarray, first: np.ndarray) -> None:
+        """Frames (agents, …) are seen."""
+        C = self.memory.capacity
+        self.rows["frame"][:, i % C], self.rows["first"][:, i % C] = frame, first
+        new, old = turnover(self.memory, i)
+        np.put_along_axis(self.starts, self.counts[:, :1] % C, new, 1)
+        self.counts += np.stack([(row >= 0) & ~self.rows["first"][:, (row + 1) % C] for row in (new, old)], 1)
+
+    def close_row(self, i: int, action: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
+        """The environments have answered."""
+        at = i % self.memory.capacity
+        self.rows["action"][:, at], self.rows["reward"][:, at], self.rows["terminated"][:, at] = action, reward, terminated
+
+    def observe(self, i: int) -> np.ndarray:
+        """(agents, *obs) what the agents see in row `i`."""
+        return np.stack([observe(self.memory, self._read(s), np.array([i]), np)[0] for s in range(len(self.rows))])
+
+    def sample(self, keys: jax.Array, batch: int) -> Transition:
+        """(agents, batch, …) the transitions that `sample` on the device draws with the same `keys` (agents,)."""
+        ever, gone = self.counts[:, 0], self.counts[:, 1:]
+        at = (gone + np.asarray(self._draw(keys, ever - gone[:, 0], batch))) % self.memory.capacity
+        i = np.take_along_axis(self.starts, at, 1)
+        batches = [gather(self.memory, self._read(s), i[s], np) for s in range(len(self.rows))]
+        return jax.tree.map(lambda *x: np.stack(x), *batches)
+
+    def _read(self, s: int) -> Read:
+        return lambda field, i: self.rows[s][field][i % self.memory.capacity]

@@ -1,0 +1,19 @@
+"""The versions that decide the numbers of a run."""
+
+import importlib.metadata
+import platform
+
+import iterq
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "gymnasium")
+
+
+def versions() -> dict[str, str]:
+    """Of iterq, Python and the packages that matter, as far as they are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"iterq": iterq.__version__, "python": platform.python_version(), **found, "machine": platform.machine()}

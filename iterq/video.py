@@ -1,0 +1,39 @@
+"""One greedy episode as a video."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iterq.errors import Refusal
+
+
+def record_episode(model: Any, folder: Path, seed: int | None = None) -> Path:
+    """`folder`/video.mp4: the first evaluation episode of a seed, in an environment that can draw itself."""
+    import gymnasium
+    import imageio.v2 as imageio
+
+    from iterq.envs.host import EVALUATION, HostEnv, episode_seed
+
+    name, c = model.config.env, model.config
+    if not isinstance(model.env, HostEnv):
+        raise Refusal(f"{name} has no pictures; --video needs a Gymnasium environment")
+    try:
+        env = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
+    except gymnasium.error.Error as error:
+        raise Refusal(f"{name} cannot be drawn: {error}") from error
+    seed = c.seeds[0] if seed is None else seed
+    obs = np.zeros((*model.spec.shape, c.frame_stack), model.spec.dtype)
+    obs[..., -1] = env.reset(seed=episode_seed(seed, EVALUATION, 0))[0]
+    pictures, over = [env.render()], False
+    while not over:
+        action, _ = model.predict(obs if c.frame_stack > 1 else obs[..., 0], deterministic=True, seed=seed)
+        frame, _, terminated, truncated, _ = env.step(int(action) + model.env.first_action)
+        obs[..., :-1], obs[..., -1] = obs[..., 1:].copy(), frame
+        pictures.append(env.render())
+        over = terminated or truncated
+    env.close()
+    path = folder / "video.mp4"
+    rate = env.metadata.get("render_fps", 30)
+    imageio.mimwrite(path, [np.asarray(picture) for picture in pictures], fps=rate, macro_block_size=1)
+    return path

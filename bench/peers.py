@@ -86,7 +86,7 @@ def cleanrl(steps: int, batch: int, G: int, widths: list[int]) -> float:
         actions = (
             np.array([envs.single_action_space.sample()]) if rng.random() < epsilon else jax.device_get(act(state.params, obs).argmax(-1))
         )
-        next_obs, rewards, terminated, truncated, _ = envs.step(actions)
+        next_obs, rewards, terminated, _, _ = envs.step(actions)
         for store, x in zip(buffer, (obs[0], actions[0], next_obs[0], rewards[0], terminated[0]), strict=True):
             store[n % capacity] = x
         obs = next_obs

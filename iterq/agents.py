@@ -2,7 +2,7 @@
 
     init   seed -> learner
     act    (online, head, obs, first, noise, n) -> (head, action)     ε-greedy on one member of the chain
-    learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves
+    learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves if it is due
     greedy (online, obs (B, …), key) -> (B,) actions                  for evaluation
 
 Randomness is addressed, not threaded: what step n of seed s draws for a purpose is a function of (s, purpose, n).
@@ -20,7 +20,7 @@ import optax
 from iterq import bellman as losses_of
 from iterq import diagnostics
 from iterq.bellman import Bellman
-from iterq.chain import Chain, Window, gradient_step, hard, polyak, window
+from iterq.chain import Chain, Window, due, gradient_step, hard, polyak, window
 from iterq.config import Config
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
@@ -65,7 +65,8 @@ class Agent(NamedTuple):
     init: Callable[[Any], Learner]
     noise: Callable[[jax.Array, Any], Noise]  # (root, n)
     act: Callable[[Params, Any, Any, Any, Noise, Any], tuple[jax.Array, jax.Array]]
-    learn: Callable[[Learner, Any, Any], tuple[Learner, jax.Array]]
+    learn: Callable[..., tuple[Learner, jax.Array]]
+    moves: Callable[[int], bool]  # whether the window moves after the gradient step of step n; if not, learn may be told so
     greedy: Callable[[Params, Any, jax.Array], jax.Array]
     diagnose: Callable[[Learner, Any, Any], dict[str, jax.Array]]
 
@@ -146,9 +147,12 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         action = jnp.where(drawn.uniform < epsilon(n), drawn.action, q.argmax().astype(jnp.int32))
         return head, action
 
-    def learn(learner: Learner, batch: Any, n: Any) -> tuple[Learner, jax.Array]:
+    def moves(n: int) -> bool:
+        return config.tau < 1 or due(n, config.T, config.G) or (config.K > 1 and config.frozen and due(n, config.D, config.G))
+
+    def learn(learner: Learner, batch: Any, n: Any, moving: bool = True) -> tuple[Learner, jax.Array]:
         chain, moments, losses = step(learner.chain, learner.moments, batch, address(learner.root, LEARN, n))
-        chain = move(win, chain, n)
+        chain = move(win, chain, n) if moving else chain
         mean = losses.mean(1)
         healthy = jnp.isfinite(mean).all() | (learner.broken > 0)
         return learner._replace(
@@ -174,4 +178,4 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
             found["iqn/approx_error_sum"] = diagnostics.csae(win, bellman, learner.chain, batch, key)
         return found
 
-    return Agent(config, spec, win, bellman, init, noise, act, learn, greedy, diagnose)
+    return Agent(config, spec, win, bellman, init, noise, act, learn, moves, greedy, diagnose)

@@ -5,6 +5,7 @@ agent.learn(50_000, progress_bar=True)
 action, _ = agent.predict(obs, deterministic=True)
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -74,6 +75,8 @@ class Model:
 
     def learner(self, seed: int | None = None) -> Learner:
         """The parameters of one seed, the first by default."""
+        if seed is not None and seed not in self.config.seeds:
+            raise Refusal(f"there is no agent of seed {seed}; seeds: {', '.join(map(str, self.config.seeds))}")
         s = self.config.seeds.index(seed) if seed is not None else 0
         if self.session:
             return self.session.fleet.of(self.session.fleet.learners, s)
@@ -95,6 +98,7 @@ class Model:
         if not deterministic:
             explore = self._rng.random(len(batch)) < self.config.epsilon_end
             actions = np.where(explore, self._rng.integers(0, self.spec.actions, len(batch)), actions)
+        actions = actions + self.spec.first_action
         return (actions[0] if single else actions), state
 
     def evaluate(self, episodes: int = 10) -> dict[int, Evaluation]:
@@ -112,7 +116,7 @@ class Model:
 
     def save(self, path: str | Path) -> Path:
         """One safetensors file with all seeds and the configuration; nothing in it is code."""
-        path = Path(path).with_suffix(".safetensors")
+        path = _suffixed(Path(path))
         learners = {f"seed-{seed}": self.learner(seed) for seed in self.config.seeds}
         about = {"format": FORMAT, "config": dataclasses.asdict(self.config), "spec": self.spec._asdict()}
         aside = path.with_name(f".{path.name}")
@@ -123,13 +127,18 @@ class Model:
         except OSError as error:
             raise Refusal(f"cannot write {path}: {error.strerror or error}") from error
         finally:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                aside.unlink()
         return path
 
     def close(self) -> None:
         """Let go of environments and the run directory."""
         if self.session:
             self.session.close()
+
+
+def _suffixed(path: Path) -> Path:
+    return path if path.suffix == ".safetensors" else path.with_name(f"{path.name}.safetensors")
 
 
 def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = None, optimiser: Any = None) -> Model:
@@ -148,20 +157,21 @@ def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = 
             state = safetensors.numpy.load_file(found.folder / f"seed-{seed}.safetensors")
             arrays |= {f"seed-{seed}.{name[8:]}": x for name, x in state.items() if name.startswith("learner.")}
         return _filled(model, arrays, path)
-    if not path.is_file() and path.with_suffix(".safetensors").is_file():
-        path = path.with_suffix(".safetensors")
+    if not path.is_file() and _suffixed(path).is_file():
+        path = _suffixed(path)
     try:
         with safetensors.safe_open(path, "np") as file:
             about = json.loads(file.metadata()["iterq"])
+        if about["format"] != FORMAT:
+            raise Refusal(f"{path} has format {about['format']}; this version of iterq reads format {FORMAT}")
+        spec = Spec(**{**about["spec"], "shape": tuple(about["spec"]["shape"])})
+        config = config_from(about["config"])
         arrays = safetensors.numpy.load_file(path)
     except OSError as error:
         raise Refusal(f"cannot read {path}: {error.strerror or error}") from error
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Refusal(f"{path} is no model of iterq, or damaged: {error}") from error
-    if about.get("format") != FORMAT:
-        raise Refusal(f"{path} has format {about.get('format')}; this version of iterq reads format {FORMAT}")
-    spec = Spec(**{**about["spec"], "shape": tuple(about["spec"]["shape"])})
-    return _filled(Model(config_from(about["config"]), env or spec, network, optimiser), arrays, path)
+    return _filled(Model(config, env or spec, network, optimiser), arrays, path)
 
 
 def _filled(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
@@ -186,7 +196,9 @@ def make(
 def _preset(algorithm: str) -> Any:
     def build(*args: Any, **fields: Any) -> Model:
         # Stable-Baselines3 names a policy first; the network follows from the environment here.
-        env = args[-1] if args else fields.pop("env")
+        env = args[-1] if args else fields.pop("env", None)
+        if env is None:
+            raise Refusal("an environment is missing: give a Gymnasium id, an environment, or a function that makes one")
         return make(algorithm, env, **fields)
 
     build.__doc__ = f'`make("{algorithm}", env, …)`'

@@ -1,7 +1,8 @@
 """Checkpoints of a run: complete, checked, and never half of one.
 
     checkpoint/step-000000050000/
-        manifest.json              format, step, hash of the configuration, where the logs stood, size and SHA-256 of every file
+        manifest.json              format, step, hash of the configuration, where the logs stood, size and SHA-256 of every file,
+                                   SHA-256 of all this
         seed-3.safetensors         parameters, optimiser, counters, environment
         seed-3.replay.raw          the rows of the replay, as they lie in memory
 
@@ -63,7 +64,7 @@ def save(run: Path, fleet: Fleet, config_hash: str, marks: dict[str, Any], elaps
             files |= _write(aside / f"seed-{seed}.safetensors", safetensors.numpy.save(arrays))
             files |= _write(aside / f"seed-{seed}.replay.raw", np.ascontiguousarray(replay.data[:used]).data)
         manifest = {"format": FORMAT, "step": fleet.n, "config": config_hash, "elapsed": elapsed, "logs": marks, "files": files}
-        write_json(aside / MANIFEST, manifest)
+        write_json(aside / MANIFEST, {**manifest, "sha256": _digest(manifest)})
         flush(aside / MANIFEST)
         flush(aside)
         if place.exists():
@@ -91,6 +92,10 @@ def _write(path: Path, data: Any) -> dict[str, Any]:
     return {path.name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(data).hexdigest()}}
 
 
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
 def newest(run: Path, config_hash: str) -> Checkpoint | None:
     """The newest good checkpoint; what is wrong with newer ones is said. None: there is none yet. Refused: there are only bad ones."""
     found = sorted((run / FOLDER).glob("step-*"), reverse=True)
@@ -110,13 +115,15 @@ def check(folder: Path, config_hash: str) -> Checkpoint:
     """The checkpoint in `folder`, if it is whole and of this configuration."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        number, files = manifest["format"], manifest["files"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        number, config, digest, files = manifest["format"], manifest["config"], manifest.pop("sha256"), manifest["files"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(f"checkpoint {folder.name} is damaged: its manifest cannot be read ({type(error).__name__})") from error
     if number != FORMAT:
         raise Refusal(f"checkpoint {folder.name} has format {number}; this version of iterq reads format {FORMAT}")
-    if manifest["config"] != config_hash:
+    if config != config_hash:
         raise Refusal(f"checkpoint {folder.name} belongs to another configuration")
+    if digest != _digest(manifest):
+        raise Refusal(f"checkpoint {folder.name} is damaged: its manifest has changed since it was written")
     for name, stated in files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != stated["bytes"]:

@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -172,10 +173,8 @@ def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
         "steps": summary.step,
         "finished": summary.finished,
         "steps_per_second": round(summary.steps_per_second, 1),
-        "mean_return": summary.mean_return,
-        "eval_mean_return": {
-            str(seed): sum(e.returns) / len(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)
-        },
+        "mean_return": finite(summary.mean_return),
+        "eval_mean_return": {str(seed): mean(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)},
     }
     if as_json:
         print(json.dumps(found, allow_nan=False))
@@ -183,9 +182,18 @@ def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
         ends = f"finished at step {summary.step:,}" if summary.finished else f"stopped at step {summary.step:,}; iterq resume {out} goes on"
         shown = "no episode ended" if summary.mean_return is None else f"mean return of the last episodes {summary.mean_return:.1f}"
         print(f"{out}: {ends}, {summary.steps_per_second:,.0f} steps/s, {shown}")
-        for seed, mean in found["eval_mean_return"].items():
-            print(f"  seed {seed}: evaluation {mean:.1f}")
+        for seed, value in found["eval_mean_return"].items():
+            print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'}")
     return 0
+
+
+def finite(x: float | None) -> float | None:
+    """JSON has no word for the others."""
+    return x if x is not None and math.isfinite(x) else None
+
+
+def mean(returns: list[float]) -> float | None:
+    return finite(sum(returns) / len(returns))
 
 
 def evaluate(argv: list[str]) -> int:
@@ -205,16 +213,16 @@ def evaluate(argv: list[str]) -> int:
         "path": str(path),
         "env": model.config.env,
         "episodes": options["episodes"],
-        "mean_return": {str(seed): sum(e.returns) / len(e.returns) for seed, e in played.items()},
-        "returns": {str(seed): e.returns for seed, e in played.items()},
+        "mean_return": {str(seed): mean(e.returns) for seed, e in played.items()},
+        "returns": {str(seed): [finite(x) for x in e.returns] for seed, e in played.items()},
     }
     if options["video"]:
         found["video"] = str(record_episode(model, path if path.is_dir() else path.parent))
     if options["json"]:
         print(json.dumps(found, allow_nan=False))
     else:
-        for seed, mean in found["mean_return"].items():
-            print(f"seed {seed}: mean return {mean:.1f} over {options['episodes']} episodes")
+        for seed, value in found["mean_return"].items():
+            print(f"seed {seed}: mean return {value if value is None else f'{value:.1f}'} over {options['episodes']} episodes")
         if "video" in found:
             print(f"video: {found['video']}")
     return 0
@@ -222,31 +230,34 @@ def evaluate(argv: list[str]) -> int:
 
 def renamed(argv: list[str]) -> list[str]:
     """Options under our names, whatever library they are from: `--target-network-frequency 500` becomes `--T 500`."""
-    given: dict[str, str] = {}
+    given: dict[str, str] = {}  # what is to be translated; total_timesteps may take part in that
     kept: list[str] = []
-    options = {*FIELDS, "out", "json", "preset", "help"}
+    said: dict[str, str] = {}  # our name: the name it was given by
+    waiting = ""  # for its value
+    options, theirs = {*FIELDS, "out", "json", "preset", "help"}, {"total_timesteps", *ALIASES, *DERIVED, *AMBIGUOUS}
     for word in argv:
+        if not word.startswith("--"):
+            if waiting:
+                given[waiting], waiting = word, ""
+            else:
+                kept.append(word)
+            continue
         name, equals, value = word.removeprefix("--").partition("=")
         field = name.replace("-", "_")
         field = field.removeprefix("no_") if field.removeprefix("no_") in FIELDS else field
-        if not word.startswith("--"):
-            if kept and kept[-1] in given and not given[kept[-1]]:
-                given[kept.pop()] = word
-            else:
-                kept.append(word)
-        elif field in options:
-            kept += [word]
-        elif field in (*ALIASES, *DERIVED, *AMBIGUOUS):
-            given[field] = value
-            kept += [] if equals else [field]
+        if waiting:
+            break
+        if field not in options | theirs:
+            raise Refusal(unknown("option", f"--{name}", [f"--{o.replace('_', '-')}" for o in (*options, *ALIASES, *DERIVED)]))
+        ours = ALIASES.get(field, field)
+        if said.setdefault(ours, field) != field:
+            raise Refusal(f"--{name} says {ours} a second time")
+        if field in theirs:
+            given, waiting = {**given, field: value}, "" if equals else field
         else:
-            raise Refusal(unknown("option", word.partition("=")[0], [f"--{o.replace('_', '-')}" for o in (*options, *ALIASES, *DERIVED)]))
-    if missing := [name for name in given if name in kept]:
-        raise Refusal(f"--{missing[0].replace('_', '-')} needs a value")
-    if set(given) & set(DERIVED) and "--total-timesteps" in kept[:-1]:
-        total = kept.index("--total-timesteps")
-        given["total_timesteps"] = kept[total + 1]
-        del kept[total : total + 2]
+            kept += [f"--{name}", value] if field == "preset" and equals else [word]
+    if waiting:
+        raise Refusal(f"--{waiting.replace('_', '-')} needs a value")
     if "seed" in given:
         given["seeds"] = f"{given['seed']}-{given.pop('seed')}"
     return [*kept, *(w for name, value in translate(dict(given)).items() for w in (f"--{name.replace('_', '-')}", str(value)))]

@@ -66,11 +66,11 @@ class Config:
     """The base algorithm: dqn, double-dqn, qr-dqn, c51, iqn, or MODULE:NAME of your own Bellman (over one value per action)."""
     K: int = 1
     """Bellman updates learned at once; 1 is the base algorithm."""
-    T: int = 1_000
+    T: int = 200
     """Steps between two shifts of the window; at K = 1 the period of the target network."""
     D: int = 30
     """Steps between two syncs of the window's targets."""
-    G: int = 4
+    G: int = 2
     """Steps between two gradient steps."""
     tau: float = 1.0
     """Below 1 the first target tracks its network at this rate after every gradient step, instead of shifts every T."""
@@ -98,11 +98,11 @@ class Config:
     kappa: float = 1.0
     """QR-DQN, IQN: where the Huber loss becomes linear."""
 
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """Of Adam."""
     adam_epsilon: float = 1e-8
     """Of Adam."""
-    batch_size: int = 64
+    batch_size: int = 128
     """Transitions per gradient step."""
     gamma: float = 0.99
     """Discount."""
@@ -113,7 +113,7 @@ class Config:
     frame_stack: int = 1
     """Frames of an observation."""
 
-    buffer_size: int = 50_000
+    buffer_size: int = 100_000
     """Rows of the replay, one per step."""
     learning_starts: int = 1_000
     """Steps of uniformly random actions before the first gradient step."""
@@ -123,7 +123,7 @@ class Config:
     """Draw transitions by their last loss, as Rainbow does, rather than uniformly."""
     epsilon_end: float = 0.05
     """Share of random actions after the decay."""
-    epsilon_decay: int = 10_000
+    epsilon_decay: int = 20_000
     """Steps after learning_starts over which random actions go linearly from all to epsilon_end."""
 
     eval_every: int = 10_000

@@ -43,16 +43,28 @@ class Session:
         self.fleet, self.config, self.run = fleet, config, run
         self.elapsed = 0.0  # seconds of training before this process
         self.evaluations: list[Evaluation] = []
+        self.history: list[tuple[int, list[Evaluation]]] = []  # of this process: step and evaluation of every agent
         self.recent: dict[int, list[tuple[float, int]]] = {seed: [] for seed in fleet.seeds}  # the last 100 episodes, as SB3 counts
         self.evaluated = -1  # the last step of an evaluation
-        found = checkpoint.newest(run.folder, config_hash(config)) if run else None
-        self.tracker = Tracker(run.folder, config, found.marks if found else None) if run else None
-        if run and found:
+        self.tracker: Tracker | None = None
+        if run:
+            try:
+                self._open(run)
+            except BaseException as error:
+                self.close()
+                if isinstance(error, OSError):
+                    raise Refusal(f"cannot write {run.folder}: {error.strerror or error}") from error
+                raise
+
+    def _open(self, run: Run) -> None:
+        """Go on from the newest checkpoint, or begin the logs."""
+        found = checkpoint.newest(run.folder, config_hash(self.config))
+        self.tracker = Tracker(run.folder, self.config, found.marks if found else None)
+        if found:
             checkpoint.clear(run.folder)
-            checkpoint.restore(found, fleet)
+            checkpoint.restore(found, self.fleet)
             self.elapsed, self.evaluated = found.elapsed, found.step
-            assert self.tracker
-            self.recent = {seed: self.tracker.recent(seed) for seed in fleet.seeds}
+            self.recent = {seed: self.tracker.recent(seed) for seed in self.fleet.seeds}
 
     def train(self, total: int, bar: bool = True, callback: Callback | None = None) -> Summary:
         """Go on until every agent has taken `total` steps."""
@@ -70,7 +82,7 @@ class Session:
                 n = fleet.n
                 self._log_episodes(started)
                 if broken := fleet.broken():
-                    raise FloatingPointError(f"the loss of seed {broken[1]} was not finite at step {broken[0]}{self._last()}")
+                    raise Refusal(f"the loss of seed {broken[1]} was not finite at step {broken[0]}{self._last()}")
                 if n % config.log_every == 0 and n == target:
                     self._log(n, started, (n - begun) / (time.perf_counter() - started))
                     if callback and callback(n, fleet) is False:
@@ -81,7 +93,8 @@ class Session:
                     self.save(started)
                 if warm is None and n > config.learning_starts + config.G:
                     warm = time.perf_counter(), n
-            self.save(started)
+            if n > begun:
+                self.save(started)
         now = time.perf_counter()
         since, first = warm if warm and warm[1] < n else (started, begun)
         self.elapsed += now - started
@@ -90,8 +103,8 @@ class Session:
         return Summary(n, n >= total, rate, float(np.mean(returns)) if returns else None, self.evaluations)
 
     def save(self, started: float | None = None) -> None:
-        """Write a checkpoint."""
-        if self.run and self.tracker:
+        """Write a checkpoint; before the first frame there is nothing to be kept."""
+        if self.run and self.tracker and self.fleet.n >= 0:
             elapsed = self.elapsed + (time.perf_counter() - started if started else 0)
             try:
                 checkpoint.save(self.run.folder, self.fleet, config_hash(self.config), self.tracker.marks(), elapsed)
@@ -105,7 +118,8 @@ class Session:
             yield
         except EnvironmentFailure as error:
             self._log_episodes(started)
-            self.save(started)
+            if not self.fleet.broken():
+                self.save(started)
             raise Refusal(f"{error}{self._last()}") from error
         except OSError as error:
             where = self.run.folder if self.run else "the logs"
@@ -137,6 +151,7 @@ class Session:
 
     def _evaluate(self, n: int) -> None:
         self.evaluations, self.evaluated = self.fleet.evaluate(), n
+        self.history.append((n, self.evaluations))
         rows = [
             {
                 "seed": seed,
@@ -154,7 +169,8 @@ class Session:
         """Let go of environments, logs and the run directory."""
         self.fleet.close()
         if self.tracker:
-            self.tracker.close()
+            with contextlib.suppress(OSError):  # what a full disk does not take now came after the last checkpoint
+                self.tracker.close()
         if self.run:
             self.run.close()
 

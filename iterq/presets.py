@@ -5,6 +5,7 @@ user says. Periods are in agent steps.
 """
 
 import difflib
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -48,34 +49,34 @@ ALGORITHMS = {
 }
 
 _CLEANRL = "CleanRL's dqn_jax.py for CartPole-v1"
-_OURS = "ours, chosen on CartPole-v1 with seeds other than the reported ones"
+_OURS = "ours, the best of 12 settings on jax/CartPole-v1 with seeds 100 to 107, for DQN and i-DQN alike"
 PRESETS = {
     "classic": Preset(
         "small control problems with vector observations, such as CartPole-v1 and LunarLander-v3",
         {
             "features": (120, 84),
             "gamma": 0.99,
-            "batch_size": 64,
-            "learning_rate": 5e-4,
-            "buffer_size": 50_000,
+            "batch_size": 128,
+            "learning_rate": 1e-3,
+            "buffer_size": 100_000,
             "learning_starts": 1_000,
             "epsilon_end": 0.05,
-            "epsilon_decay": 10_000,
+            "epsilon_decay": 20_000,
             "G": 2,
-            "T": 500,
+            "T": 200,
             "D": 30,
         },
         {
             "features": _CLEANRL,
             "gamma": _CLEANRL,
-            "batch_size": _OURS,
+            "batch_size": _CLEANRL,
             "learning_rate": _OURS,
             "buffer_size": _OURS,
             "learning_starts": _OURS,
             "epsilon_end": _CLEANRL,
             "epsilon_decay": _OURS,
             "G": _OURS,
-            "T": f"{_CLEANRL}: 500",
+            "T": _OURS,
             "D": "i-DQN paper, Table 1: 30",
         },
     ),
@@ -127,17 +128,28 @@ def translate(given: dict[str, Any]) -> dict[str, Any]:
             raise Refusal(unknown("option", name, [*FIELDS, *ALIASES, *DERIVED]))
         if field in ours:
             raise Refusal(f"{name} says {field} a second time")
-        ours[field] = (int(value),) if name == "seed" and not isinstance(value, tuple) else value
+        ours[field] = (_number(name, value),) if name == "seed" and not isinstance(value, tuple) else value
     for count, length in (("num_iterations", "training_steps"), ("n_epochs", "n_training_steps_per_epoch")):
         if count in ours or length in ours:
             if not {count, length} <= set(ours) or "total_timesteps" in ours:
                 raise Refusal(f"{count} and {length} go together, and without total_timesteps")
-            ours["total_timesteps"] = int(ours.pop(count)) * int(ours.pop(length))
+            ours["total_timesteps"] = _number(count, ours.pop(count)) * _number(length, ours.pop(length))
     if "exploration_fraction" in ours:
         if "total_timesteps" not in ours or "epsilon_decay" in ours:
             raise Refusal("exploration_fraction needs total_timesteps to be a number of steps, and excludes epsilon_decay")
-        ours["epsilon_decay"] = int(float(ours.pop("exploration_fraction")) * int(ours["total_timesteps"]))
+        total = _number("total_timesteps", ours["total_timesteps"])
+        ours["epsilon_decay"] = int(_number("exploration_fraction", ours.pop("exploration_fraction"), float) * total)
     return ours
+
+
+def _number(name: str, value: Any, kind: type = int) -> Any:
+    try:
+        found = kind(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.inf
+    if not math.isfinite(found):
+        raise Refusal(f"{name} must be a number, got {value!r}")
+    return found
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:

@@ -43,38 +43,33 @@ class Replay(NamedTuple):
     """The rows of one agent. How many there are is the reader's to know: one per step."""
 
     data: Any  # (capacity, bytes of a row) uint8
-    starts: Any  # (capacity,) int32: the rows that start a whole transition, as a ring
-    counts: Any  # (2,) int32: how many rows ever did, and how many no longer do
+    counts: Any  # (2,) int32: how many rows ever started a whole transition, and how many no longer do
     tree: Any = None  # their priorities; None: uniform
 
 
-CLOSED = 9  # bytes at the beginning of a record that are written when the row is closed; the others are written when it is opened
+# A record in bytes: [0, 4) an entry of the list of starts, which is a ring of its own; [4, CLOSED) written when the row is closed, the
+# answer to its action from ANSWER on; the rest written when it is opened.
+ANSWER, CLOSED = 8, 13
 
 
 def record(spec: Spec) -> np.dtype:
-    """One row in memory: first what closes it, then what opens it."""
-    offsets = {
-        "action": ("<i4", 0),
-        "reward": ("<f4", 4),
-        "terminated": ("?", 8),
-        "first": ("?", CLOSED),
-        "frame": ((spec.dtype, spec.shape), 12),
-    }
-    size = 12 + np.dtype((spec.dtype, spec.shape)).itemsize
-    formats, places = zip(*offsets.values(), strict=True)
-    return np.dtype({"names": list(offsets), "formats": formats, "offsets": places, "itemsize": -(-size // 4) * 4})
+    """One row in memory."""
+    frame = np.dtype((spec.dtype, spec.shape))
+    fields = {"start": ("<i4", 0), "action": ("<i4", 4), "reward": ("<f4", ANSWER), "terminated": ("?", 12)}
+    fields |= {"first": ("?", CLOSED), "frame": (frame, 16)}
+    formats, places = zip(*fields.values(), strict=True)
+    return np.dtype({"names": list(fields), "formats": formats, "offsets": places, "itemsize": 16 + -(-frame.itemsize // 4) * 4})
 
 
 def nbytes(memory: Memory) -> int:
     """What the replay of one agent takes."""
-    return memory.capacity * (memory.row.itemsize + 4) + 8 + (priorities.nbytes(memory.capacity) if memory.prioritised else 0)
+    return memory.capacity * memory.row.itemsize + 8 + (priorities.nbytes(memory.capacity) if memory.prioritised else 0)
 
 
 def empty(memory: Memory) -> Replay:
     """A replay without rows, on the device."""
     data = jnp.zeros((memory.capacity, memory.row.itemsize), jnp.uint8)
-    starts, counts = jnp.zeros(memory.capacity, jnp.int32), jnp.zeros(2, jnp.int32)
-    return Replay(data, starts, counts, priorities.empty(memory.capacity) if memory.prioritised else None)
+    return Replay(data, jnp.zeros(2, jnp.int32), priorities.empty(memory.capacity) if memory.prioritised else None)
 
 
 def to_bytes(x: Any, dtype: Any) -> Any:
@@ -104,17 +99,18 @@ def reader(memory: Memory, data: Any) -> Read:
 
 def open_row(memory: Memory, replay: Replay, i: Any, opening: Any) -> Replay:
     """A frame is seen: write `opening`, the part of row `i` from `first` on, as bytes."""
-    data, starts, counts, tree = replay
-    C = memory.capacity
+    data, counts, tree = replay
+    C, (new, old) = memory.capacity, turnover(memory, i)
     data = jax.lax.dynamic_update_slice(data, opening[None], (i % C, CLOSED))
+    # The entry is written whether or not it is a start; if it is none, the next one takes its place.
+    data = jax.lax.dynamic_update_slice(data, to_bytes(new, jnp.int32)[None], (counts[0] % C, 0))
     read = reader(memory, data)
-    new, old = turnover(memory, i)
     # A row starts a transition unless it is a final frame.
     is_start, was_start = ((row >= 0) & ~read("first", row + 1) for row in (new, old))
-    starts, counts = starts.at[counts[0] % C].set(new), counts + jnp.stack([is_start, was_start])
+    counts = counts + jnp.stack([is_start, was_start])
     if memory.prioritised:
         tree = priorities.write(tree, jnp.stack([old % C, new % C]), jnp.stack([0.0, jnp.where(is_start, tree.largest, 0.0)]))
-    return Replay(data, starts, counts, tree)
+    return Replay(data, counts, tree)
 
 
 def turnover(memory: Memory, i: Any) -> tuple[Any, Any]:
@@ -132,7 +128,7 @@ def opening_bytes(memory: Memory, frame: Any, first: Any) -> Any:
 def close_row(memory: Memory, replay: Replay, i: Any, action: Any, answer: Any) -> Replay:
     """The environment has answered to `action` on the frame of row `i`: `answer` are the bytes of reward and terminated."""
     closing = jnp.concatenate([to_bytes(action, jnp.int32), answer])
-    return replay._replace(data=jax.lax.dynamic_update_slice(replay.data, closing[None], (i % memory.capacity, 0)))
+    return replay._replace(data=jax.lax.dynamic_update_slice(replay.data, closing[None], (i % memory.capacity, 4)))
 
 
 def answer_bytes(reward: Any, terminated: Any) -> Any:
@@ -171,7 +167,7 @@ def gather(memory: Memory, read: Read, i: Any, xp: Any = jnp) -> Transition:
 def draw(memory: Memory, replay: Replay, key: jax.Array, batch: int) -> jax.Array:
     """(batch,) rows, uniform over those that start a transition."""
     ever, gone = replay.counts
-    return replay.starts[(gone + jax.random.randint(key, (batch,), 0, ever - gone)) % memory.capacity]
+    return reader(memory, replay.data)("start", gone + jax.random.randint(key, (batch,), 0, ever - gone))
 
 
 class Weighted(NamedTuple):
@@ -202,7 +198,7 @@ class HostReplay:
     def __init__(self, memory: Memory, agents: int) -> None:
         self.memory = memory
         self.rows = np.zeros((agents, memory.capacity), memory.row)
-        self.starts, self.counts = np.zeros((agents, memory.capacity), np.int32), np.zeros((agents, 2), np.int32)
+        self.counts = np.zeros((agents, 2), np.int32)
         self._draw = jax.jit(jax.vmap(lambda key, many, batch: jax.random.randint(key, (batch,), 0, many), (0, 0, None)), static_argnums=2)
 
     def open_row(self, i: int, frame: np.ndarray, first: np.ndarray) -> None:
@@ -210,7 +206,7 @@ class HostReplay:
         C = self.memory.capacity
         self.rows["frame"][:, i % C], self.rows["first"][:, i % C] = frame, first
         new, old = turnover(self.memory, i)
-        np.put_along_axis(self.starts, self.counts[:, :1] % C, new, 1)
+        np.put_along_axis(self.rows["start"], self.counts[:, :1] % C, new, 1)
         self.counts += np.stack([(row >= 0) & ~self.rows["first"][:, (row + 1) % C] for row in (new, old)], 1)
 
     def close_row(self, i: int, action: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
@@ -226,7 +222,7 @@ class HostReplay:
         """(agents, batch, …) the transitions that `sample` on the device draws with the same `keys` (agents,)."""
         ever, gone = self.counts[:, 0], self.counts[:, 1:]
         at = (gone + np.asarray(self._draw(keys, ever - gone[:, 0], batch))) % self.memory.capacity
-        i = np.take_along_axis(self.starts, at, 1)
+        i = np.take_along_axis(self.rows["start"], at, 1)
         batches = [gather(self.memory, self._read(s), i[s], np) for s in range(len(self.rows))]
         return jax.tree.map(lambda *x: np.stack(x), *batches)
 

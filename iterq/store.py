@@ -87,7 +87,8 @@ def replace_json(path: Path, value: Any) -> None:
         flush(aside)
         aside.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
 
 
 CONFIG, LOCK = "config.json", ".lock"
@@ -122,13 +123,18 @@ class Run:
                 raise Refusal(f"{folder} already holds a run; iterq resume {folder} continues it")
             if folder.is_dir() and set(os.listdir(folder)) - {LOCK, "versions.json"}:
                 raise Refusal(f"{folder} holds files that are no run of iterq; choose another --out")
+            existed = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
             run = cls(folder)
             try:
                 write_json(folder / "versions.json", versions())
                 run.write_config(config)
             except BaseException:
+                for name in ("versions.json", LOCK):
+                    (folder / name).unlink(missing_ok=True)
                 run.close()
+                if not existed:
+                    folder.rmdir()
                 raise
         return run
 
@@ -145,11 +151,14 @@ class Run:
         return read_config(self.folder)
 
     def write_config(self, config: Config) -> None:
-        replace_json(self.folder / CONFIG, dataclasses.asdict(config))
+        with _clearly(self.folder):
+            replace_json(self.folder / CONFIG, dataclasses.asdict(config))
 
     def close(self) -> None:
-        """Let others use the directory."""
-        os.close(self._lock)
+        """Let others use the directory; a second time is fine."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
 
 def read_config(folder: Path) -> Config:
@@ -168,4 +177,8 @@ def config_from(fields: Any) -> Config:
     if not isinstance(fields, dict) or set(fields) - set(known):
         odd = sorted(set(fields) - set(known)) if isinstance(fields, dict) else fields
         raise Refusal(f"unknown fields in the configuration: {odd}")
-    return Config(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    try:
+        return Config(**values)
+    except TypeError as error:
+        raise Refusal(f"bad configuration: {error}") from error

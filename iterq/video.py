@@ -1,5 +1,6 @@
 """One greedy episode as a video."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from iterq.errors import Refusal
 
 def record_episode(model: Any, folder: Path, seed: int | None = None) -> Path:
     """`folder`/video.mp4: the first evaluation episode of a seed, in an environment that can draw itself."""
+    # Otherwise ffmpeg is started by a fork, which a process that runs JAX may not survive.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     import gymnasium
     import imageio.v2 as imageio
 
@@ -20,15 +23,17 @@ def record_episode(model: Any, folder: Path, seed: int | None = None) -> Path:
         raise Refusal(f"{name} has no pictures; --video needs a Gymnasium environment")
     try:
         env = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
-    except gymnasium.error.Error as error:
+    except Exception as error:  # the environment's own, too
         raise Refusal(f"{name} cannot be drawn: {error}") from error
+    if env.render_mode != "rgb_array":
+        raise Refusal(f"{name} cannot be drawn: its render modes are {', '.join(env.metadata.get('render_modes') or ['none'])}")
     seed = c.seeds[0] if seed is None else seed
     obs = np.zeros((*model.spec.shape, c.frame_stack), model.spec.dtype)
     obs[..., -1] = env.reset(seed=episode_seed(seed, EVALUATION, 0))[0]
     pictures, over = [env.render()], False
     while not over:
         action, _ = model.predict(obs if c.frame_stack > 1 else obs[..., 0], deterministic=True, seed=seed)
-        frame, _, terminated, truncated, _ = env.step(int(action) + model.env.first_action)
+        frame, _, terminated, truncated, _ = env.step(int(action))
         obs[..., :-1], obs[..., -1] = obs[..., 1:].copy(), frame
         pictures.append(env.render())
         over = terminated or truncated

@@ -28,6 +28,7 @@ class Spec(NamedTuple):
     dtype: str  # of one observation
     actions: int
     states: int | None  # where observations are indices 0 … states - 1 (shape (), dtype int32): how many; else None
+    first_action: int = 0  # what the environment itself calls action 0
 
 
 def spec(env: PureEnv, states: int | None = None) -> Spec:

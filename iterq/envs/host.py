@@ -5,6 +5,7 @@ Every episode is reset with a seed of its own, a function of the agent's seed an
 environment whose randomness comes from its seed, and it is checked: the frame must be the one that was seen then.
 """
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ class HostEnv(NamedTuple):
 
     spec: Spec
     make: Callable[[], Any]  # a new instance
-    first_action: int  # actions start there, not always at 0
+    own: Any = None  # the user's object, which is the first of them and not ours to close
 
 
 class Answer(NamedTuple):
@@ -64,10 +65,11 @@ def host_env(env: Any) -> HostEnv:
     if not isinstance(one.action_space, spaces.Discrete):
         raise Refusal(f"{name} has actions {one.action_space}; these algorithms need discrete ones")
     shape, dtype, states = _observations(name, one.observation_space)
-    found = HostEnv(Spec(name, shape, dtype, int(one.action_space.n), states), make, int(one.action_space.start))
-    if not isinstance(env, gymnasium.Env):
-        one.close()
-    return found
+    spec = Spec(name, shape, dtype, int(one.action_space.n), states, int(one.action_space.start))
+    if one is env:
+        return HostEnv(spec, make, own=env)
+    one.close()
+    return HostEnv(spec, make)
 
 
 def _make(name: str) -> Any:
@@ -75,7 +77,7 @@ def _make(name: str) -> Any:
         return gymnasium.make(name, disable_env_checker=True)
     except gymnasium.error.DependencyNotInstalled as error:
         raise Refusal(f"{name} needs a package that is not installed: {error}") from error
-    except (gymnasium.error.Error, ImportError) as error:
+    except Exception as error:  # the environment's own, too
         raise Refusal(f"cannot make the environment {name!r}: {error}") from error
 
 
@@ -94,7 +96,7 @@ def _observations(name: str, space: Any) -> tuple[tuple[int, ...], str, int | No
         return (), "int32", int(space.n)
     if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
         kind = np.dtype(space.dtype)
-        return tuple(space.shape), "float32" if kind.kind == "f" else "uint8" if kind.itemsize == 1 else "int32", None
+        return tuple(space.shape), "float32" if kind.kind == "f" else "uint8" if kind == np.uint8 else "int32", None
     hint = "; gymnasium.wrappers.FlattenObservation makes one array of them" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
     raise Refusal(f"{name} has observations {type(space).__name__}, which are not supported{hint}")
 
@@ -132,10 +134,10 @@ class HostEnvs:
                 if first[j]:
                     frame[j] = env.reset(seed=episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1))[0]
                 else:
-                    frame[j], total[j], terminated[j], truncated[j], _ = env.step(chosen[j] + self.kind.first_action)
+                    frame[j], gain, terminated[j], truncated[j], _ = env.step(chosen[j] + self.kind.spec.first_action)
+                    total[j] = float(gain)
             except Exception as error:
-                message = f"{self.kind.spec.name} raised {type(error).__name__} at step {n} of seed {self.seeds[j]}: {error}"
-                raise EnvironmentFailure(message) from error
+                raise EnvironmentFailure(_raised(self.kind, error, f"at step {n} of seed {self.seeds[j]}")) from error
         reward[:] = total
         ended = []
         for j in range(count):
@@ -143,7 +145,7 @@ class HostEnvs:
                 self.episode[j], self.actions[j], self.total[j] = self.episode[j] + 1, [], 0.0
             else:
                 self.actions[j].append(chosen[j])
-                self.total[j] += float(total[j])
+                self.total[j] += total[j]
             self.over[j] = bool(terminated[j] or truncated[j])
             if self.over[j]:
                 ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
@@ -163,9 +165,12 @@ class HostEnvs:
     def restore(self, j: int, journal: dict[str, Any]) -> None:
         """Repeat the current episode of agent `j`; refused if it does not lead to the frame that was seen."""
         env, spec, episode = self.envs[j], self.kind.spec, int(journal["episode"])
-        frame = env.reset(seed=episode_seed(self.seeds[j], self.purpose, episode))[0]
-        for action in journal["actions"].tolist():
-            frame = env.step(action + self.kind.first_action)[0]
+        try:
+            frame = env.reset(seed=episode_seed(self.seeds[j], self.purpose, episode))[0]
+            for action in journal["actions"].tolist():
+                frame = env.step(action + spec.first_action)[0]
+        except Exception as error:
+            raise Refusal(_raised(self.kind, error, f"when an episode of seed {self.seeds[j]} was repeated")) from error
         if not np.array_equal(np.asarray(frame, spec.dtype), journal["frame"], equal_nan=spec.dtype == "float32"):
             raise Refusal(f"{spec.name} does not repeat an episode from its seed and actions, so the run cannot be resumed exactly")
         self.episode[j], self.actions[j], self.total[j] = episode, journal["actions"].tolist(), float(journal["total"])
@@ -173,11 +178,16 @@ class HostEnvs:
 
     def close(self) -> None:
         for env in self.envs:
-            env.close()
+            if env is not self.kind.own:
+                env.close()
 
 
 class EnvironmentFailure(Refusal):
     """An environment raised in the middle of a run."""
+
+
+def _raised(kind: HostEnv, error: Exception, when: str) -> str:
+    return f"{kind.spec.name} raised {type(error).__name__} {when}: {error}"
 
 
 def play(kind: HostEnv, seeds: Sequence[int], episodes: int, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[Any]:
@@ -185,22 +195,37 @@ def play(kind: HostEnv, seeds: Sequence[int], episodes: int, stack: int, choose:
 
     choose: (obs (agents, episodes, *obs), t) -> (agents, episodes) actions.
     """
-    shape = (len(seeds), episodes)
     envs = [[kind.make() for _ in range(episodes)] for _ in seeds]
+    try:
+        yield from _play(kind, envs, seeds, stack, choose)
+    finally:
+        for env in (env for row in envs for env in row):
+            env.close()
+
+
+def _play(kind: HostEnv, envs: list[list[Any]], seeds: Sequence[int], stack: int, choose: Callable) -> Iterator[Any]:
+    @contextlib.contextmanager
+    def named(j: int, e: int) -> Iterator[Any]:
+        try:
+            yield envs[j][e]
+        except Exception as error:
+            raise Refusal(_raised(kind, error, f"in evaluation episode {e} of seed {seeds[j]}")) from error
+
+    shape = (len(seeds), len(envs[0]))
     obs = np.zeros((*shape, *kind.spec.shape, stack), kind.spec.dtype)
     total, length, over = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, bool)
     for j, e in np.ndindex(shape):
-        obs[j, e, ..., -1] = envs[j][e].reset(seed=episode_seed(seeds[j], EVALUATION, e))[0]
+        with named(j, e) as env:
+            obs[j, e, ..., -1] = env.reset(seed=episode_seed(seeds[j], EVALUATION, e))[0]
     while not over.all():
         actions = choose(obs if stack > 1 else obs[..., 0], int(length.max()))
         for j, e in np.argwhere(~over):
-            frame, reward, terminated, truncated, _ = envs[j][e].step(int(actions[j, e]) + kind.first_action)
-            obs[j, e, ..., :-1] = obs[j, e, ..., 1:]
-            obs[j, e, ..., -1] = frame
-            total[j, e] += float(reward)
-            length[j, e] += 1
-            over[j, e] = terminated or truncated
+            with named(j, e) as env:
+                frame, reward, terminated, truncated, _ = env.step(int(actions[j, e]) + kind.spec.first_action)
+                obs[j, e, ..., :-1] = obs[j, e, ..., 1:]
+                obs[j, e, ..., -1] = frame
+                total[j, e] += float(reward)
+                length[j, e] += 1
+                over[j, e] = terminated or truncated
     for j, e in np.ndindex(shape):
         yield j, float(total[j, e]), int(length[j, e])
-    for env in (env for row in envs for env in row):
-        env.close()

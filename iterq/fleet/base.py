@@ -19,6 +19,7 @@ import numpy as np
 
 from iterq.agents import SAMPLE_TO_DIAGNOSE, Agent, Learner
 from iterq.envs.host import Episode
+from iterq.programs import program
 from iterq.replay import Memory, record
 
 
@@ -56,7 +57,7 @@ class Fleet:
         self.lanes = [tuple(group) for group in groups] if wide() else [(seed,) for seed in self.seeds]
         self._where = [(i, j) for i, lane in enumerate(self.lanes) for j in range(len(lane))]
         self.ended: list[Episode] = []
-        self._diagnose = jax.jit(lift(agent.diagnose, common=1))
+        self._diagnose = program(lift(agent.diagnose, common=1))
 
     def due(self, n: Any) -> Any:
         """Whether step `n` has a gradient step."""
@@ -64,7 +65,7 @@ class Fleet:
 
     def start(self, f: Callable[[jax.Array], Any]) -> list[Any]:
         """f(seed) of every agent, as trees of lanes."""
-        run = jax.jit(lift(f))
+        run = program(lift(f))
         return [run(jnp.array(lane if wide() else lane[0], jnp.uint32)) for lane in self.lanes]
 
     def of(self, trees: list[Any], s: int) -> Any:

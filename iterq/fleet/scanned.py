@@ -14,6 +14,7 @@ from iterq.envs.base import PureEnv
 from iterq.envs.host import Episode
 from iterq.fleet.base import Evaluation, Fleet, lift
 from iterq.parallel import run_all
+from iterq.programs import program
 from iterq.replay import Replay, answer_bytes, close_row, empty, observe, open_row, opening_bytes, reader, sample
 
 BLOCK = 1_000  # steps that one program runs at most
@@ -56,9 +57,9 @@ class Scanned(Fleet):
         super().__init__(agent, [seeds])
         self.env, self._n = env, 0
         self.seats: list[Seat] = self.start(self._seat)
-        self._run = jax.jit(lift(self._block, common=2), donate_argnums=0)
-        self._play = jax.jit(lift(self._episodes, common=1))
-        self._sample = jax.jit(lift(self._draw, common=2))
+        self._run = program(lift(self._block, common=2), donate_argnums=0)
+        self._play = program(lift(self._episodes, common=1))
+        self._sample = program(lift(self._draw, common=2))
 
     @property
     def n(self) -> int:

@@ -17,7 +17,8 @@ from iterq.envs.host import TRAINING, Answer, Episode, HostEnv, HostEnvs, play
 from iterq.fleet.base import Evaluation, Fleet, lift, wide
 from iterq.pack import Packed, packer
 from iterq.parallel import run_all
-from iterq.replay import CLOSED, HostReplay, Replay, close_row, empty, observe, open_row, reader, sample
+from iterq.programs import program
+from iterq.replay import ANSWER, CLOSED, HostReplay, Replay, close_row, empty, observe, open_row, reader, sample
 
 AHEAD = 256  # steps for which the randomness of acting is drawn at once
 
@@ -92,10 +93,12 @@ class Stepped(Fleet):
     def state(self, s: int) -> dict[str, Any]:
         group, j = self._at[s]
         if group.host:
-            replay = Replay(group.host.rows[j].view(np.uint8).reshape(self.memory.capacity, -1), group.host.starts[j], group.host.counts[j])
+            replay = Replay(group.host.rows[j].view(np.uint8).reshape(self.memory.capacity, -1), group.host.counts[j])
         else:
-            replay = self.of([replay for group in self.groups for replay in group.replays], s)
-        head, action = np.asarray(group.meta)[j]
+            replay = self.of([replay for group in self.groups for replay in group.replays], s)._replace(
+                counts=np.asarray(group.meta)[j, 2:]
+            )
+        head, action = np.asarray(group.meta)[j, :2]
         counters = {"n": np.int32(group.n), "learned": np.int32(group.learned), "head": head, "action": action}
         return {"learner": self.of(self.learners, s), "replay": replay, **counters, "world": group.envs.journal(j)}
 
@@ -106,14 +109,14 @@ class Stepped(Fleet):
         self.learners = learners
         if group.host:
             group.host.rows[j] = np.ascontiguousarray(state["replay"].data).reshape(-1).view(self.memory.row)
-            group.host.starts[j], group.host.counts[j] = state["replay"].starts, state["replay"].counts
+            group.host.counts[j] = state["replay"].counts
         else:
             replays = [replay for group in self.groups for replay in group.replays]
-            self.put(replays, s, state["replay"])
+            self.put(replays, s, state["replay"]._replace(counts=None))
             for group_ in self.groups:
                 group_.replays, replays = replays[: len(group_.replays)], replays[len(group_.replays) :]
         group.n, group.learned = int(state["n"]), int(state["learned"])
-        group.meta = group.meta.at[j].set(jnp.array([state["head"], state["action"]]))
+        group.meta = group.meta.at[j].set(jnp.array([state["head"], state["action"], *state["replay"].counts]))
         group.envs.restore(j, state["world"])
         group.draw_ahead(group.n + 1)
 
@@ -131,16 +134,17 @@ class Programs:
         noises = packer(jax.eval_shape(agent.noise, jnp.zeros(2, jnp.uint32), 0))
 
         def act(learner: Packed, meta: Any, obs: Any, first: Any, words: Any, n: Any) -> Any:
-            """(2,) meta: the member that acts in this episode, and the action."""
+            """(4,) meta: the member that acts in this episode, the action, and the counts of the replay."""
             online, noise = learners.unpack(learner).chain.online, noises.unpack(Packed(words, []))
-            return jnp.stack(agent.act(online, meta[0], obs, first, noise, n))
+            return jnp.stack([*agent.act(online, meta[0], obs, first, noise, n), *meta[2:]])
 
         def see(learner: Packed, replay: Replay, meta: Any, row: Any, words: Any, n: Any) -> tuple[Replay, Any]:
             """`row` is the answer to the last action and the frame to act on, as one record of the replay."""
-            replay = close_row(memory, replay, n - 2, meta[1], row[4:CLOSED])
+            replay = close_row(memory, replay._replace(counts=meta[2:]), n - 2, meta[1], row[ANSWER:CLOSED])
             replay = open_row(memory, replay, n - 1, row[CLOSED:])
             obs = observe(memory, reader(memory, replay.data), n[None] - 1)[0]
-            return replay, act(learner, meta, obs, row[CLOSED] > 0, words, n)
+            meta = jnp.concatenate([meta[:2], replay.counts])
+            return replay._replace(counts=None), act(learner, meta, obs, row[CLOSED] > 0, words, n)
 
         def of_group(f: Callable, group: tuple, noise: Any, n: Any) -> list[Any]:
             """f of every lane; `group` are trees of lanes as lists, or arrays over all agents."""
@@ -160,16 +164,20 @@ class Programs:
         def act_all(meta: Any, lanes: list[Packed], obs: Any, first: Any, noise: Any, n: Any) -> Any:
             return joined(of_group(act, (lanes, meta, obs, first), noise, n))
 
-        def draw(learner: Packed, replay: Replay, n: Any, purpose: Any) -> Any:
-            return sample(memory, replay, n, address(learners.unpack(learner).root, purpose, n), size)
+        def draw(learner: Packed, replay: Replay, counts: Any, n: Any, purpose: Any) -> Any:
+            return sample(memory, replay._replace(counts=counts), n, address(learners.unpack(learner).root, purpose, n), size)
 
-        def learn_from(learner: Packed, batch: Any, n: Any) -> Packed:
-            return learners.pack(agent.learn(learners.unpack(learner), batch, n)[0])
+        def counts_of(meta: Any, j: Any) -> Any:
+            return meta[:, 2:] if wide() else meta[j, 2:]
 
-        def learn(learner: Packed, replay: Replay, n: Any) -> tuple[Packed, Any]:
+        # The host knows at which steps the window moves, and a program that need not ask is shorter.
+        def learn_from(learner: Packed, batch: Any, n: Any, moving: bool) -> Packed:
+            return learners.pack(agent.learn(learners.unpack(learner), batch, n, moving)[0])
+
+        def learn(learner: Packed, replay: Replay, counts: Any, n: Any, moving: bool) -> tuple[Packed, Any]:
             """Also the priorities that change by it."""
-            batch = draw(learner, replay, n, SAMPLE)
-            moved, losses = agent.learn(learners.unpack(learner), batch, n)
+            batch = draw(learner, replay, counts, n, SAMPLE)
+            moved, losses = agent.learn(learners.unpack(learner), batch, n, moving)
             tree = priorities.learned(replay.tree, batch.slot, losses / batch.weight) if memory.prioritised else None
             return learners.pack(moved), tree
 
@@ -181,15 +189,20 @@ class Programs:
             ns = n + jnp.arange(AHEAD)
             return jax.vmap(lambda root: jax.vmap(lambda n: noises.pack(agent.noise(root, n)).words)(ns))(roots)
 
-        self.see, self.act = jax.jit(see_all, donate_argnums=(0, 1)), jax.jit(act_all, donate_argnums=0)
-        self.learn, self.learn_from = (
-            jax.jit(lift(learn, common=1), donate_argnums=0),
-            jax.jit(lift(learn_from, common=1), donate_argnums=0),
-        )
-        self.draw, self.greedy = jax.jit(lift(draw, common=2)), jax.jit(lift(greedy, common=2))
-        self.pack, self.unpack = jax.jit(lift(learners.pack)), jax.jit(lift(learners.unpack))
-        self.draw_ahead, self.keys = jax.jit(draw_ahead), jax.jit(jax.vmap(address, (0, None, None)))
-        self.empty = lambda seed: empty(memory)
+        self.see, self.act = program(see_all, donate_argnums=(0, 1)), program(act_all, donate_argnums=0)
+
+        def learn_lane(lane: Packed, replay: Replay, meta: Any, j: Any, n: Any, moving: bool) -> tuple[Packed, Any]:
+            return lift(partial(learn, moving=moving), common=1)(lane, replay, counts_of(meta, j), n)
+
+        def draw_lane(lane: Packed, replay: Replay, meta: Any, j: Any, n: Any, purpose: Any) -> Any:
+            return lift(draw, common=2)(lane, replay, counts_of(meta, j), n, purpose)
+
+        self.learn = [program(partial(learn_lane, moving=moving), donate_argnums=0) for moving in (False, True)]
+        self.learn_from = [program(lift(partial(learn_from, moving=moving), common=1), donate_argnums=0) for moving in (False, True)]
+        self.draw, self.greedy = program(draw_lane), program(lift(greedy, common=2))
+        self.pack, self.unpack = program(lift(learners.pack)), program(lift(learners.unpack))
+        self.draw_ahead, self.keys = program(draw_ahead), program(jax.vmap(address, (0, None, None)))
+        self.empty = lambda seed: empty(memory)._replace(counts=None)
 
 
 class Group:
@@ -203,7 +216,8 @@ class Group:
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
         self.lanes, self.replays = lanes, replays
         self.host = HostReplay(fleet.memory, len(seeds)) if fleet.on_host else None
-        self.meta: Any = jnp.ones((len(seeds), 2), jnp.int32)  # the member that acts in this episode, and the action to be answered
+        # The member that acts in this episode, the action to be answered, and the counts of the replay: together, to travel as one.
+        self.meta: Any = jnp.tile(jnp.array([1, 0, 0, 0], jnp.int32), (len(seeds), 1))
         self.n = -1  # steps answered; -1: the first frame is not seen yet
         self.learned = 0  # the last step whose gradient step is done
         self.noise: Any = None
@@ -247,15 +261,18 @@ class Group:
     def batches(self, purpose: int, n: int) -> list[Any]:
         """One batch per lane, of the rows up to the frame of step `n`."""
         if not self.host:
-            return [self.programs.draw(lane, replay, n, purpose) for lane, replay in zip(self.lanes, self.replays, strict=True)]
+            pairs = enumerate(zip(self.lanes, self.replays, strict=True))
+            return [self.programs.draw(*pair, self.meta, j, n, purpose) for j, pair in pairs]
         drawn = self.host.sample(self.programs.keys(self.roots, purpose, n), self.fleet.agent.config.batch_size)
         return [drawn] if wide() else [jax.tree.map(lambda x, j=j: x[j], drawn) for j in range(len(self.seeds))]
 
     def _learn(self, n: int) -> None:
+        moving = self.fleet.agent.moves(n)
         if self.host:
-            self.lanes = [self.programs.learn_from(*args, n) for args in zip(self.lanes, self.batches(SAMPLE, n), strict=True)]
+            self.lanes = [self.programs.learn_from[moving](*args, n) for args in zip(self.lanes, self.batches(SAMPLE, n), strict=True)]
             return
-        done = [self.programs.learn(lane, replay, np.int32(n)) for lane, replay in zip(self.lanes, self.replays, strict=True)]
+        pairs = enumerate(zip(self.lanes, self.replays, strict=True))
+        done = [self.programs.learn[moving](*pair, self.meta, np.int32(j), np.int32(n)) for j, pair in pairs]
         self.lanes = [lane for lane, _ in done]
         if self.memory.prioritised:
             self.replays = [replay._replace(tree=tree) for replay, (_, tree) in zip(self.replays, done, strict=True)]

@@ -1,0 +1,36 @@
+"""It learns: DQN and i-DQN solve CartPole on every one of five seeds, with the preset of the README and no other setting.
+
+The pure-JAX CartPole has the dynamics of CartPole-v1 (tests/test_pure_envs.py) in a tenth of the time; `iterq reproduce cart-pole` is
+the same on CartPole-v1 itself.
+"""
+
+import numpy as np
+import pytest
+
+from iterq.api import make
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "i-dqn"])
+def test_cart_pole_is_solved_on_every_seed_within_100k_steps(algorithm):
+    model = make(algorithm, "jax/CartPole-v1", seeds=5, eval_every=5_000)
+    best = np.zeros(5)
+
+    def solved(step, fleet):
+        assert model.session
+        for _, played in model.session.history:
+            np.maximum(best, [np.mean(e.returns) for e in played], out=best)
+        return not (best >= 475).all()  # False: no need to go on
+
+    model.learn(100_000, callback=solved)
+    assert best.min() >= 475
+
+
+@pytest.mark.parametrize("algorithm", ["qr-dqn", "c51", "iqn", "i-iqn", "bootstrapped-dqn", "i-double-dqn"])
+def test_every_base_algorithm_learns_to_catch(algorithm):
+    small = {"features": (32,), "batch_size": 32, "epsilon_decay": 2_000, "eval_every": 4_000, "quantiles": 16}
+    model = make(algorithm, "jax/Catch", seeds=2, v_min=-1, v_max=1, **small)
+    model.learn(12_000)
+    assert model.session
+    start, *later = [np.mean([np.mean(e.returns) for e in played]) for _, played in model.session.history]
+    assert start < 0.5  # a return lies in [-1, 1]
+    assert max(later) > 0.9

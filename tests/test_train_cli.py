@@ -1,0 +1,297 @@
+"""Training from the command line: what `train`, `resume`, `eval` and `list` print and leave behind."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import gymnasium
+import imageio_ffmpeg
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import iterq
+from iterq import cli
+from iterq.errors import Refusal
+from iterq.presets import ALGORITHMS, PRESETS
+from iterq.reproduce import EXPERIMENTS
+from tests.test_cli import leftovers
+
+TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
+TINY += ["--eval-every", "0", "--log-every", "100", "--checkpoint-every", "100", "--total-timesteps", "300"]
+FILES = [".lock", "checkpoint", "config.json", "episodes.csv", "metrics.jsonl", "tb", "versions.json"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory):
+    """Compiled programs, shared with children."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield {name.upper(): str(value) for name, value in settings.items()}
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def command(*words):
+    return cli.command([str(word) for word in words])
+
+
+def printed(capsys, *words):
+    """The one JSON object that a command prints."""
+    capsys.readouterr()
+    assert command(*words, "--json") == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run of two seeds on an environment that can be drawn."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert command("train", "i-dqn", "--K", 2, "--env", "CartPole-v1", "--seeds", 2, *TINY, "--out", out) == 0
+    return out
+
+
+def test_a_run_as_a_process(programs, tmp_path):
+    words = ["train", "dqn", "--env", "jax/Chain", *TINY, "--seeds", "2", "--eval-every", "100", "--json", "--out", "deep/run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "iterq.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, **programs, "PYTHONPATH": os.getcwd()},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert {"run", "algorithm", "env", "seeds", "steps", "finished", "steps_per_second", "mean_return", "eval_mean_return"} == set(found)
+    assert found["run"] == "deep/run"
+    assert (found["seeds"], found["steps"], found["finished"]) == ([0, 1], 300, True)
+    assert found["steps_per_second"] > 0
+    assert 0 < found["mean_return"] <= 1
+    assert set(found["eval_mean_return"]) == {"0", "1"}
+    # Logs go to stderr, the size of the replay before anything else.
+    lines = done.stderr.splitlines()
+    assert re.fullmatch(r"replay: 2 × 200 rows, [\d.]+ MB in the memory of the cpu device", lines[0])
+    assert all(line.startswith("training: ") for line in lines[1:])
+    assert re.search(r"training: 100%, [\d,]+ steps/s", lines[-1])
+    assert leftovers(tmp_path / "deep" / "run") == FILES
+
+
+def test_a_run_directory_tells_all_about_the_run(run):
+    assert leftovers(run) == FILES
+    config = json.loads((run / "config.json").read_text())
+    assert (config["algorithm"], config["env"], config["K"], config["seeds"]) == ("i-dqn", "CartPole-v1", 2, [0, 1])
+    versions = json.loads((run / "versions.json").read_text())
+    assert versions["jax"] == jax.__version__
+    episodes = (run / "episodes.csv").read_text().splitlines()
+    assert episodes[0] == "seed,step,return,length,wall_time"
+    assert {line.split(",")[0] for line in episodes[1:]} == {"0", "1"}
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["seed"], row["step"]) for row in metrics] == [(seed, step) for step in (100, 200, 300) for seed in (0, 1)]
+    assert {"rollout/ep_rew_mean", "rollout/exploration_rate", "train/loss", "iqn/td_loss_2", "time/fps"} <= set(metrics[-1])
+    assert leftovers(run / "tb") == ["seed_0", "seed_1"]
+    assert leftovers(run / "checkpoint") == ["step-000000000200", "step-000000000300"]
+    names = ["manifest.json", "seed-0.replay.raw", "seed-0.safetensors", "seed-1.replay.raw", "seed-1.safetensors"]
+    assert leftovers(run / "checkpoint" / "step-000000000300") == names
+
+
+@pytest.mark.parametrize(("words", "seeds"), [("2", [0, 1]), ("0-1", [0, 1]), ("3,5", [3, 5])])
+def test_seeds_are_a_count_a_range_or_a_list(words, seeds, tmp_path, capsys):
+    found = printed(capsys, "train", "dqn", "--env", "jax/Chain", *TINY, "--seeds", words, "--out", tmp_path / "run")
+    assert found["seeds"] == seeds
+    rows = (tmp_path / "run" / "episodes.csv").read_text().splitlines()[1:]
+    assert {int(row.split(",")[0]) for row in rows} == set(seeds)
+    saved = {p.name for p in (tmp_path / "run" / "checkpoint" / "step-000000000300").glob("*.safetensors")}
+    assert saved == {f"seed-{seed}.safetensors" for seed in seeds}
+
+
+def state_of(run):
+    """Everything but the event files, which are written anew."""
+    files = [path for path in sorted(run.rglob("*")) if path.is_file() and "tb" not in path.parts]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files if path.name not in ("episodes.csv", "metrics.jsonl")}
+
+
+def test_a_finished_run_has_nothing_to_resume(run, capsys):
+    before, logs = state_of(run), [(run / name).read_bytes() for name in ("episodes.csv", "metrics.jsonl")]
+    found = printed(capsys, "resume", run)
+    assert (found["steps"], found["finished"]) == (300, True)
+    assert found["mean_return"] > 0
+    assert state_of(run) == before
+    assert [(run / name).read_bytes() for name in ("episodes.csv", "metrics.jsonl")] == logs
+
+
+def test_more_steps_can_be_added_to_a_run(tmp_path, capsys):
+    words = ["train", "dqn", "--env", "jax/Catch", *TINY]
+    command(*words, "--total-timesteps", 500, "--out", tmp_path / "at-once")
+    command(*words, "--out", tmp_path / "run")
+    assert printed(capsys, "resume", tmp_path / "run", "--total-timesteps", 500)["steps"] == 500
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["total_timesteps"] == 500
+    manifests = [tmp_path / name / "checkpoint" / "step-000000000500" / "manifest.json" for name in ("run", "at-once")]
+    one, two = (json.loads(path.read_text())["files"] for path in manifests)
+    assert one == two
+
+
+def test_a_run_is_not_overwritten(run):
+    before = state_of(run)
+    with pytest.raises(Refusal, match=f"{run} already holds a run; iterq resume {run} continues it"):
+        command("train", "dqn", "--env", "jax/Chain", *TINY, "--out", run)
+    assert state_of(run) == before
+
+
+def test_without_a_place_a_run_goes_below_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("train", "dqn", "--env", "jax/Chain", *TINY) == 0
+    out = capsys.readouterr().out
+    assert re.fullmatch(r"runs/train/dqn-jax-Chain: finished at step 300, [\d,]+ steps/s, mean return of the last episodes 0\.\d\n", out)
+    assert leftovers(tmp_path / "runs" / "train" / "dqn-jax-Chain") == FILES
+
+
+def test_what_is_refused_leaves_nothing(tmp_path):
+    for words, message in (
+        (["--env", "CartPol-v1"], "CartPol-v1"),
+        (["--env", "jax/CartPole"], "did you mean 'jax/CartPole-v1'"),
+        (["--env", "Pendulum-v1"], "need discrete ones"),
+        (["--env", "jax/Chain", "--gamma", "2"], "gamma must lie in"),
+        (["--env", "jax/Chain", "--bellman", "dqm"], "unknown base algorithm 'dqm'"),
+        (["--env", "jax/Chain", "--bellman", "no.such:thing"], "no base algorithm 'no.such:thing'"),
+        (["--env", "jax/Chain", "--buffer-size", "2000000000"], "more than 70% of the memory there is"),
+        (["--env", "jax/Chain", "--replay", "host"], "runs on the device, and so must its replay"),
+        (["--env", "jax/Chain", "--seeds", "5-2"], "names nothing"),
+        (["--env", "jax/Chain", "--wings", "2"], "unknown option '--wings'"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            command("train", "dqn", *TINY, *words, "--out", tmp_path / "run")
+    assert leftovers(tmp_path) == []
+
+
+def test_a_run_is_evaluated(run, capsys):
+    found = printed(capsys, "eval", run, "--episodes", 3)
+    assert (found["path"], found["env"], found["episodes"]) == (str(run), "CartPole-v1", 3)
+    assert {seed: len(returns) for seed, returns in found["returns"].items()} == {"0": 3, "1": 3}
+    for seed, returns in found["returns"].items():
+        assert found["mean_return"][seed] == pytest.approx(sum(returns) / 3)
+    assert printed(capsys, "eval", run, "--episodes=3") == found  # always the same episodes
+    assert command("eval", run, "--episodes", 2) == 0
+    assert re.search(r"seed 1: mean return [\d.]+ over 2 episodes\n", capsys.readouterr().out)
+
+
+def test_a_saved_model_is_evaluated(run, tmp_path, capsys):
+    path = iterq.load(run).save(tmp_path / "model")
+    by_run = printed(capsys, "eval", run, "--episodes", 2)["returns"]
+    assert printed(capsys, "eval", path, "--episodes", 2)["returns"] == by_run
+    assert printed(capsys, "eval", path, "--episodes", 2, "--env", "CartPole-v1")["returns"] == by_run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "cannot read nowhere"),
+        ([], "required: RUN"),
+        (["RUN", "--episodes", "0"], "--episodes must be at least 1"),
+        (["RUN", "--episodes", "few"], "few"),
+        (["RUN", "--episode", "3"], "unknown option '--episode', did you mean '--episodes'"),
+        (["RUN", "--env", "Acrobot-v1"], "does not fit this agent"),
+    ],
+)
+def test_an_evaluation_of_nothing_is_refused(run, words, message):
+    with pytest.raises(Refusal, match=message):
+        command("eval", *(run if word == "RUN" else word for word in words))
+
+
+def test_an_episode_is_filmed(run, capsys, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    found = printed(capsys, "eval", run, "--episodes", 1, "--video")
+    assert found["video"] == str(run / "video.mp4")
+    # imageio's own reader leaves pipes open.
+    words = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(run / "video.mp4"), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    read = subprocess.run(words, capture_output=True, check=True, timeout=60, stdin=subprocess.DEVNULL)
+    pictures = np.frombuffer(read.stdout, np.uint8).reshape(-1, 400, 600)
+    assert len(pictures) == found["returns"]["0"][0] + 1  # of CartPole, whose return is its length
+    assert all(np.ptp(picture) > 100 for picture in pictures)
+    (run / "video.mp4").unlink()
+
+
+class Dark(gymnasium.Env):
+    """Has nothing to show."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 1, 1.0, True, False, {}
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode.*:UserWarning")
+def test_what_cannot_be_filmed_is_refused(tmp_path):
+    pure = iterq.make("dqn", "jax/Chain", features=(8,)).save(tmp_path / "pure")
+    with pytest.raises(Refusal, match="jax/Chain has no pictures"):
+        command("eval", pure, "--episodes", 1, "--video")
+    gymnasium.register("Dark-v0", Dark)
+    dark = iterq.make("dqn", "Dark-v0", features=(8,)).save(tmp_path / "dark")
+    with pytest.raises(Refusal, match="Dark-v0 cannot be drawn: "):
+        command("eval", dark, "--episodes", 1, "--video")
+    assert leftovers(tmp_path) == ["dark.safetensors", "pure.safetensors"]
+
+
+def test_list_names_everything_with_its_sources(capsys):
+    found = printed(capsys, "list")
+    assert set(found["algorithms"]) == set(ALGORITHMS)
+    assert set(found["presets"]) == set(PRESETS)
+    assert set(found["experiments"]) == set(EXPERIMENTS)
+    for kind in ("algorithms", "presets"):
+        for about in found[kind].values():
+            assert about["about"]
+            assert about["values"].keys() == about["source"].keys()
+    command("list")
+    text = capsys.readouterr().out
+    assert all(name in text for name in (*ALGORITHMS, *PRESETS))
+
+
+def test_help_shows_every_option(capsys):
+    for words in (["train"], ["train", "--help"], ["--help"]):
+        assert command(*words) == 0
+        assert "iterq train ALGORITHM --env ID" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as exit:
+        command("train", "i-dqn", "--help")
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    assert all(option in text for option in ("--total-timesteps", "--seeds", "--K", "--preset", "--out", "--json", "--bellman"))
+
+
+def test_a_base_algorithm_from_outside_trains(tmp_path, capsys):
+    words = ["--bellman", "examples.munchausen:munchausen", "--K", 3]
+    found = printed(capsys, "train", "i-dqn", "--env", "jax/Chain", *TINY, *words, "--out", tmp_path / "run")
+    assert found["finished"]
+    metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(np.isfinite(metrics[-1][f"iqn/td_loss_{k}"]) for k in (1, 2, 3))
+    assert printed(capsys, "eval", tmp_path / "run", "--episodes", 1)["returns"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_trains(algorithm, tmp_path, capsys):
+    small = ["--quantiles", 8, "--atoms", 11] if "c51" in algorithm or "qr" in algorithm or "iqn" in algorithm else []
+    env = "jax/Catch" if algorithm in ("dqn", "i-iqn") else "jax/Chain"
+    found = printed(capsys, "train", algorithm, "--env", env, *TINY, *small, "--out", tmp_path / "run")
+    assert (found["algorithm"], found["steps"], found["finished"]) == (algorithm, 300, True)
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    K = ALGORITHMS[algorithm].values["K"]
+    assert last["train/n_updates"] == len(range(52, 301, PRESETS["classic"].values["G"]))  # after step 50
+    assert all(np.isfinite(last[f"iqn/td_loss_{k}"]) for k in range(1, K + 1))
+    assert f"iqn/td_loss_{K + 1}" not in last

@@ -8,6 +8,7 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 WARM_UP = 2_000  # steps before the clock starts; learning begins halfway
 
@@ -62,15 +63,15 @@ def cleanrl(steps: int, batch: int, G: int, widths: list[int]) -> float:
     obs, _ = envs.reset(seed=0)
     params = net.init(jax.random.key(0), obs)
     state = State.create(apply_fn=net.apply, params=params, target_params=params, tx=optax.adam(5e-4))
-    act = jax.jit(net.apply)
+    act: Any = jax.jit(net.apply)
 
     @jax.jit
     def update(state, obs, actions, next_obs, rewards, dones):
-        best = net.apply(state.target_params, next_obs).max(-1)
+        best = jnp.asarray(net.apply(state.target_params, next_obs)).max(-1)
         y = rewards + (1 - dones) * gamma * best
 
         def mse(params):
-            q = net.apply(params, obs)[jnp.arange(batch), actions]
+            q = jnp.asarray(net.apply(params, obs))[jnp.arange(batch), actions]
             return ((q - y) ** 2).mean(), q
 
         (loss, q), grads = jax.value_and_grad(mse, has_aux=True)(state.params)

@@ -9,7 +9,6 @@ from typing import Any
 __version__ = "0.2.0"
 
 _API = ("make", "load", "Model", "DQN", "IDQN", "DoubleDQN", "QRDQN", "IQRDQN", "C51", "IC51", "IQN", "IIQN", "BootstrappedDQN")
-__all__ = ["__version__", *_API]
 
 
 def __getattr__(name: str) -> Any:

@@ -100,9 +100,9 @@ def base(name: str) -> Base:
         raise Refusal(f"unknown base algorithm {name!r}; known: {', '.join(BASES)}, or MODULE:NAME")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise Refusal(f"no base algorithm {name!r}: {error}") from error
-    found = found if isinstance(found, Bellman) else found()
+        found = found if isinstance(found, Bellman) else found()
+    except Exception as error:
+        raise Refusal(f"no base algorithm {name!r}: {type(error).__name__}: {error}") from error
     if not isinstance(found, Bellman):
         raise Refusal(f"{name} is no Bellman but {type(found).__name__}")
     return Base(lambda c: found, _mlp)

@@ -103,7 +103,8 @@ class Model:
 
     def evaluate(self, episodes: int = 10) -> dict[int, Evaluation]:
         """Greedy episodes of every seed on environments of their own."""
-        small = dataclasses.replace(self.config, buffer_size=64, learning_starts=64, eval_episodes=episodes, replay="device")
+        least = self.config.n_step + self.config.frame_stack + 2
+        small = dataclasses.replace(self.config, buffer_size=least, learning_starts=least, eval_episodes=episodes, replay="device")
         members = self._fleet(small)
         lanes = members.learners
         for s, seed in enumerate(self.config.seeds):

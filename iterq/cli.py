@@ -46,6 +46,7 @@ EXTRAS = {
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run one command and exit."""
     argv = sys.argv[1:] if argv is None else argv
+    sys.path.insert(0, "")  # MODULE:NAME from the current folder, as with python -m
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = command(argv)
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except FloatingPointError as error:
         code = complain(f"{error}; nothing was written")
     except KeyboardInterrupt:
-        code = complain("interrupted; nothing was written")
+        code = complain("interrupted" + ("" if argv[:1] in (["train"], ["resume"]) else "; nothing was written"))
     except BrokenPipeError:
         code = 2
     except Exception as error:  # noqa: BLE001

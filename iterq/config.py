@@ -146,6 +146,12 @@ class Config:
     """Weights & Biases project to log to; empty: none."""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, kinds = getattr(self, field.name), (int, float) if isinstance(field.default, float) else (type(field.default),)
+            whole = isinstance(value, tuple) and all(type(x) is int for x in value)
+            if (not whole) if isinstance(field.default, tuple) else type(value) not in kinds:
+                expected = "integers" if isinstance(field.default, tuple) else kinds[-1].__name__
+                raise Refusal(f"{field.name} must be {expected}, got {value!r}")
         for field, low in AT_LEAST.items():
             if not getattr(self, field) >= low:
                 raise Refusal(f"{field} must be at least {low}, got {getattr(self, field)}")

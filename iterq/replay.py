@@ -91,7 +91,7 @@ def reader(memory: Memory, data: Any) -> Read:
     """`read` for rows on the device."""
 
     def read(field: str, i: Any) -> Any:
-        kind, at = memory.row.fields[field][:2]  # pyright: ignore[reportOptionalSubscript]
+        kind, at = memory.row.fields[field][:2]  # pyright: ignore
         return from_bytes(data[i % memory.capacity, at : at + kind.itemsize], kind)
 
     return read

@@ -9,8 +9,8 @@ import numpy as np
 from iterq.errors import Refusal
 
 
-def record_episode(model: Any, folder: Path, seed: int | None = None) -> Path:
-    """`folder`/video.mp4: the first evaluation episode of a seed, in an environment that can draw itself."""
+def record_episode(model: Any, folder: Path) -> Path:
+    """`folder`/video.mp4: the first evaluation episode of the first seed, in an environment that can draw itself."""
     # Otherwise ffmpeg is started by a fork, which a process that runs JAX may not survive.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     import gymnasium
@@ -27,7 +27,7 @@ def record_episode(model: Any, folder: Path, seed: int | None = None) -> Path:
         raise Refusal(f"{name} cannot be drawn: {error}") from error
     if env.render_mode != "rgb_array":
         raise Refusal(f"{name} cannot be drawn: its render modes are {', '.join(env.metadata.get('render_modes') or ['none'])}")
-    seed = c.seeds[0] if seed is None else seed
+    seed = c.seeds[0]
     obs = np.zeros((*model.spec.shape, c.frame_stack), model.spec.dtype)
     obs[..., -1] = env.reset(seed=episode_seed(seed, EVALUATION, 0))[0]
     pictures, over = [env.render()], False

@@ -47,8 +47,6 @@ def lift(f: Callable, common: int = 0) -> Callable:
 class Fleet:
     """What both drivers offer."""
 
-    learners: list[Learner]  # trees, one per lane
-
     def __init__(self, agent: Agent, groups: Sequence[Sequence[int]]) -> None:
         """groups: seeds that step together; a lane each on an accelerator."""
         c = agent.config
@@ -81,6 +79,15 @@ class Fleet:
     @property
     def n(self) -> int:
         """Steps that all agents have taken."""
+        raise NotImplementedError
+
+    @property
+    def learners(self) -> list[Learner]:
+        """Trees, one per lane."""
+        raise NotImplementedError
+
+    @learners.setter
+    def learners(self, new: list[Learner]) -> None:
         raise NotImplementedError
 
     def advance(self, target: int, stop: Callable[[], bool]) -> None:

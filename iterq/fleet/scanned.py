@@ -138,7 +138,9 @@ class Scanned(Fleet):
             self.seats = [seat for seat, _ in done]
             for s in range(len(self.seeds)):
                 log = self.of([log for _, log in done], s)
-                self.ended += [Episode(s, self._n + 1 + i, float(log.total[i]), int(log.length[i])) for i in np.flatnonzero(log.ended)]
+                self.ended += [
+                    Episode(s, self._n + 1 + i, float(log.total[i]), int(log.length[i])) for i in np.flatnonzero(log.ended).tolist()
+                ]
             self._n += m
 
     def _episodes(self, learner: Learner, n: Any) -> tuple[Any, Any]:

@@ -240,18 +240,18 @@ class Group:
     def _see(self, answer: Answer, actions: np.ndarray) -> None:
         """Close the row of step n, open the next one and act on it."""
         self.n += 1
-        n = np.int32(self.n + 1)
+        n = self.n + 1
         self.draw_ahead(n)
         reward = np.clip(answer.reward, -1, 1) if self.fleet.agent.config.clip_rewards else answer.reward
         if self.host:
             self.host.close_row(n - 2, actions, reward, answer.terminated)
             self.host.open_row(n - 1, answer.frame, answer.first)
-            self.meta = self.programs.act(self.meta, self.lanes, self.host.observe(n - 1), answer.first, self.noise, n)
+            self.meta = self.programs.act(self.meta, self.lanes, self.host.observe(n - 1), answer.first, self.noise, np.int32(n))
         else:
             rows = np.zeros(len(self.seeds), self.memory.row)
             rows["reward"], rows["terminated"], rows["first"], rows["frame"] = reward, answer.terminated, answer.first, answer.frame
             packed = rows.view(np.uint8).reshape(len(self.seeds), -1)
-            self.replays, self.meta = self.programs.see(self.replays, self.meta, self.lanes, packed, self.noise, n)
+            self.replays, self.meta = self.programs.see(self.replays, self.meta, self.lanes, packed, self.noise, np.int32(n))
 
     def draw_ahead(self, n: int) -> None:
         if self.ahead != n // AHEAD:

@@ -121,7 +121,7 @@ class Run:
         with _clearly(folder):
             if (folder / CONFIG).exists():
                 raise Refusal(f"{folder} already holds a run; iterq resume {folder} continues it")
-            if folder.is_dir() and set(os.listdir(folder)) - {LOCK, "versions.json"}:
+            if folder.is_dir() and set(os.listdir(folder)) - {LOCK, "versions.json", f".{CONFIG}"}:
                 raise Refusal(f"{folder} holds files that are no run of iterq; choose another --out")
             existed = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import iterq
 from iterq.agents import SAMPLE, WORLD, address
@@ -20,24 +21,49 @@ from iterq.envs.pure import cart_pole
 from iterq.errors import Refusal
 
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
-# The replay wraps, and the window shifts and syncs many times.
+# The replay wraps, the window shifts and syncs many times, and learning starts at a multiple of G. Most of the time goes into compiling,
+# so tests have this in common where they can, down to what they need not care about.
 TINY = {
     "seeds": (0,),
     "features": (8,),
     "batch_size": 8,
     "quantiles": 4,
+    "n_step": 3,
     "learning_rate": 1e-2,
     "learning_starts": 40,
     "epsilon_decay": 100,
+    "epsilon_end": 0.1,
     "buffer_size": 70,
-    "G": 2,
+    "G": 4,
     "D": 8,
     "T": 20,
-    "log_every": 50,
+    "log_every": 1000,
     "eval_every": 0,
     "checkpoint_every": 0,
     "tensorboard": False,
 }
+FLEET = (3, 0, 7)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Programs are kept while this file runs: the same one is needed by many fleets."""
+    mine = {"jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")), "jax_persistent_cache_min_compile_time_secs": 0}
+    before = {name: getattr(jax.config, name) for name in mine}
+    for settings in (mine, before):
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        if settings is mine:
+            yield
+
+
+@pytest.fixture
+def compiled_quickly():
+    """For tests that compare no bits between programs: the compiler need not do its best."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def make(algorithm, env, **fields):
@@ -48,8 +74,12 @@ def make(algorithm, env, **fields):
 def states(algorithm, env, steps=200, **fields):
     """{seed: all there is of it after `steps` steps}"""
     with contextlib.closing(make(algorithm, env, **fields)) as model:
-        fleet = model.learn(steps).session.fleet
-        return {seed: fleet.state(s) for s, seed in enumerate(fleet.seeds)}
+        return states_of(model.learn(steps))
+
+
+def states_of(model):
+    fleet = model.session.fleet
+    return {seed: fleet.state(s) for s, seed in enumerate(fleet.seeds)}
 
 
 def differing(a, b):
@@ -65,51 +95,38 @@ def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def rows_of(model):
-    """The replay of the first seed as records, in the order of its rows if it has not wrapped."""
-    fleet = model.session.fleet
-    return np.ascontiguousarray(fleet.state(0)["replay"].data).view(fleet.memory.row)[: fleet.n, 0]
-
-
 # Seeds
 
 
 @pytest.mark.parametrize("env", [PURE, HOSTED])
-@pytest.mark.parametrize(("algorithm", "K"), [("i-dqn", 3), ("i-iqn", 3)])
-def test_a_seed_in_a_fleet_equals_the_seed_alone(algorithm, K, env):
-    together = states(algorithm, env, K=K, seeds=(3, 0, 7))
-    for seed in (0, 7):
-        assert differing(together[seed], states(algorithm, env, K=K, seeds=(seed,))[seed]) == []
+@pytest.mark.parametrize(("algorithm", "D"), [("i-dqn", 8), ("i-iqn", 4)])
+def test_a_seed_in_a_fleet_equals_the_seed_alone(algorithm, D, env):
+    together, alone = (states(algorithm, env, K=3, D=D, seeds=seeds) for seeds in (FLEET, (0,)))
+    assert differing(together[0], alone[0]) == []
 
 
 @pytest.mark.parametrize("env", [PURE, HOSTED])
 def test_equal_seeds_are_equal_and_different_ones_differ(env):
-    found = states("i-dqn", env, K=3, seeds=(3, 0, 7))
-    with contextlib.closing(make("i-dqn", env, K=3, seeds=(3, 0, 7))) as model:
-        again = model.learn(200).session.fleet
-        assert [differing(found[seed], again.state(s)) for s, seed in enumerate((3, 0, 7))] == [[], [], []]
-    for other in (0, 7):
-        odd = differing(found[3], found[other])
+    found, again = states("i-dqn", env, K=3, D=8, seeds=FLEET), states("i-dqn", env, K=3, D=8, seeds=FLEET[::-1])
+    for seed in FLEET:
+        assert differing(found[seed], again[seed]) == []
+    for other in FLEET[1:]:
+        odd = differing(found[FLEET[0]], found[other])
         for part in ("['learner'].chain.online", "['learner'].chain.anchor", "['learner'].moments", "['replay'].data", "['world']"):
             assert any(name.startswith(part) for name in odd), (part, odd)
 
 
 @pytest.mark.parametrize("env", [PURE, HOSTED])
 def test_learning_in_pieces_equals_learning_at_once(env):
-    with contextlib.closing(make("i-dqn", env, K=3, seeds=(3, 0, 7))) as model:
+    with contextlib.closing(make("i-dqn", env, K=3, seeds=FLEET)) as model:
         for steps in (1, 36, 80, 83):
             model.learn(steps)
-        fleet = model.session.fleet
-        assert fleet.n == 200
-        # Losses since the last line of metrics are counted from line to line, and those lie at multiples of their period.
-        assert differing({seed: fleet.state(s) for s, seed in enumerate(fleet.seeds)}, states("i-dqn", env, K=3, seeds=(3, 0, 7))) == []
+        assert differing(states_of(model), states("i-dqn", env, K=3, D=8, seeds=FLEET)) == []
 
 
-@pytest.mark.parametrize("fields", [{}, {"n_step": 3, "frame_stack": 2}])
-def test_a_replay_on_the_host_equals_one_on_the_device(fields):
-    for seed in (0, 1, 2):
-        host, device = (states("i-dqn", HOSTED, K=3, seeds=(0, 1, 2), replay=place, **fields)[seed] for place in ("host", "device"))
-        assert differing(host, device) == []
+def test_a_replay_on_the_host_equals_one_on_the_device():
+    # Without being told, it is on the device.
+    assert differing(states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="host"), states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET)) == []
 
 
 # Both drivers against a plain loop
@@ -189,22 +206,24 @@ def by_hand(agent, world, seed, steps):
     return learner, [row.action for row in rows]
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize(
-    ("env", "fields"), [(PURE, {"n_step": 3}), (HOSTED, {"n_step": 3}), (HOSTED, {}), (LAKE, {}), (HOSTED, {"algorithm": "i-dqn", "K": 3})]
+    ("algorithm", "env", "fields"),
+    [
+        ("dqn", PURE, {}),
+        ("dqn", HOSTED, {}),
+        ("bootstrapped-dqn", LAKE, {"K": 3, "n_step": 1}),  # one member acts in an episode
+    ],
 )
-def test_a_driver_does_what_a_plain_loop_does(env, fields):
-    steps = 300
-    # No line of metrics: it would start the sum of losses anew.
-    fields = {"algorithm": "dqn", "log_every": 1000, "seeds": (5,), **fields}
-    with contextlib.closing(make(env=env, **fields)) as model:
-        fleet = model.learn(steps).session.fleet
-        state = fleet.state(0)
-        world = pure_world(cart_pole(), 5) if env == PURE else gymnasium_world(env, 5)
-        learner, actions = by_hand(model.agent, world, 5, steps)
-    kept = np.ascontiguousarray(state["replay"].data).view(fleet.memory.row)[:, 0]["action"]
-    newest = range(steps - len(kept) + 1, steps)  # the row of step i + 1 lies in slot i mod capacity, and the last one is still open
+def test_a_driver_does_what_a_plain_loop_does(algorithm, env, fields):
+    steps, seed = 300, 5
+    with contextlib.closing(make(algorithm, env, seeds=(seed,), **fields)) as model:
+        state = states_of(model.learn(steps))[seed]
+        kept = np.ascontiguousarray(state["replay"].data).view(model.session.fleet.memory.row)[:, 0]["action"]
+    learner, actions = by_hand(model.agent, pure_world(cart_pole(), seed) if env == PURE else gymnasium_world(env, seed), seed, steps)
+    newest = range(steps - len(kept) + 1, steps - 1)  # the row of step i + 1 lies in slot i mod capacity, and the last one may be open
     assert [int(kept[i % len(kept)]) for i in newest] == [actions[i] for i in newest]
-    assert int(state["learner"].updates) == int(learner.updates) == (300 - 40) // 2
+    assert int(state["learner"].updates) == int(learner.updates) == (300 - 40) // 4
     for ours, theirs in zip(jax.tree.leaves(state["learner"]), jax.tree.leaves(learner), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -215,46 +234,33 @@ def test_a_driver_does_what_a_plain_loop_does(env, fields):
 def every_value(agent, online, obs, key):
     """(K, A) the values of all members."""
     thetas = [agent.window.member(online, k) for k in range(1, agent.config.K + 1)]
-    return np.stack([agent.bellman.values(agent.window.Q(theta), obs, jax.random.wrap_key_data(key)) for theta in thetas])
+    return jnp.stack([agent.bellman.values(agent.window.Q(theta), obs, jax.random.wrap_key_data(key)) for theta in thetas])
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("rule", ["first", "last", "uniform", "episode"])
-@pytest.mark.parametrize("env", [PURE, HOSTED])
-def test_after_the_decay_the_member_that_a_rule_names_acts(rule, env):
-    # Nothing is learned, so that the members stay what they are.
-    fields = {"acting": rule, "epsilon_end": 0.0, "epsilon_decay": 0, "learning_starts": 10, "buffer_size": 200, "G": 1000, "T": 1000}
-    with contextlib.closing(make("i-dqn", env, K=3, shared=False, **fields)) as model:
-        rows, agent, learner = rows_of(model.learn(150)), model.agent, model.learner()
-    drawn = jax.vmap(agent.noise, (None, 0))(learner.root, jnp.arange(1, 151))
-    best = np.array([every_value(agent, learner.chain.online, row["frame"], drawn.key[i]).argmax(1) for i, row in enumerate(rows)])
-    assert (best != best[:, :1]).any()  # members disagree, or this would show nothing
-    member, head = [], None
-    for i, row in enumerate(rows):
-        head = int(drawn.member[i]) if row["first"] else head
-        member.append({"first": 1, "last": 3, "uniform": int(drawn.member[i]), "episode": head}[rule])
-    lived = [i for i in range(11, 149) if not rows[i + 1]["first"]]  # the action of a final frame means nothing
-    assert [rows[i]["action"] for i in lived] == [best[i, member[i] - 1] for i in lived]
-    assert {member[i] for i in lived} == {"first": {1}, "last": {3}}.get(rule, {1, 2, 3})
-
-
-@pytest.mark.parametrize("rule", ["uniform", "episode"])
-def test_a_member_acts_for_a_step_or_for_an_episode(rule):
+def test_after_the_decay_the_member_that_a_rule_names_acts(rule):
     agent = make("i-dqn", HOSTED, K=3, acting=rule, epsilon_end=0.0, shared=False).agent
-    learner, late = agent.init(0), 10_000
-    act, rng = jax.jit(agent.act), np.random.default_rng(0)
-    for n, obs in enumerate(rng.normal(size=(30, 4)).astype(np.float32)):
+    learner, late, members, different = agent.init(0), 10_000, set(), 0
+    act, read, rng = jax.jit(agent.act), jax.jit(functools.partial(every_value, agent)), np.random.default_rng(0)
+    for n, obs in enumerate(rng.normal(size=(40, 4)).astype(np.float32)):
         noise = agent.noise(learner.root, n)
-        best = every_value(agent, learner.chain.online, obs, noise.key).argmax(1)
+        best = np.asarray(read(learner.chain.online, obs, noise.key)).argmax(1)
+        different += len(set(best)) > 1
         for head in (1, 2, 3):
             for first in (False, True):
                 kept, action = act(learner.chain.online, head, obs, first, noise, late)
-                assert int(kept) == (int(noise.member) if first else head)
-                assert action == best[(int(kept) if rule == "episode" else int(noise.member)) - 1]
+                assert int(kept) == (int(noise.member) if first else head)  # drawn at the first frame of an episode, kept within it
+                member = {"first": 1, "last": 3, "uniform": int(noise.member), "episode": int(kept)}[rule]
+                assert action == best[member - 1]
+                members.add(member)
+    assert members == {"first": {1}, "last": {3}}.get(rule, {1, 2, 3})
+    assert different > 10  # members disagree, or this would show nothing
 
 
-def test_random_actions_decay_linearly_after_learning_starts(tmp_path):
-    fields = {"learning_starts": 100, "epsilon_decay": 200, "epsilon_end": 0.1}
-    agent = make("dqn", HOSTED, **fields).agent
+@pytest.mark.usefixtures("compiled_quickly")
+def test_random_actions_decay_linearly_after_learning_starts():
+    agent = make("dqn", HOSTED).agent
     learner, act, obs = agent.init(0), jax.jit(agent.act), jnp.ones(4)
     noise = agent.noise(learner.root, 1)
     _, greedy = act(learner.chain.online, 1, obs, False, noise._replace(uniform=jnp.float32(1)), 10_000)
@@ -263,46 +269,43 @@ def test_random_actions_decay_linearly_after_learning_starts(tmp_path):
         other = noise._replace(uniform=jnp.float32(uniform), action=1 - greedy)
         return bool(act(learner.chain.online, 1, obs, False, other, n)[1] != greedy)
 
-    expected = {0: 1, 1: 1, 100: 1, 101: 1 - 0.9 / 200, 150: 1 - 0.9 / 4, 200: 0.55, 299: 0.1 + 0.9 / 200, 300: 0.1, 5_000: 0.1}
-    for n, epsilon in expected.items():
+    for n, epsilon in {1: 1, 40: 1, 41: 0.991, 65: 0.775, 90: 0.55, 139: 0.109, 140: 0.1, 5_000: 0.1}.items():
         assert explores(epsilon - 1e-4, n)
-        assert explores(epsilon + 1e-4, n) is (epsilon == 1)
-    # What is reported is what is done.
-    with contextlib.closing(make("dqn", PURE, log_every=50, **fields)) as model:
-        model.learn(350, out=tmp_path / "run")
-    told = {row["step"]: row["rollout/exploration_rate"] for row in metrics(tmp_path / "run")}
-    assert told == pytest.approx({50: 1, 100: 1, 150: 0.775, 200: 0.55, 250: 0.325, 300: 0.1, 350: 0.1})
+        assert explores(min(epsilon + 1e-4, 0.999999), n) is (epsilon == 1)
 
 
 # When things happen
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("env", [PURE, HOSTED])
-@pytest.mark.parametrize(("starts", "G"), [(10, 1), (10, 4), (12, 4)])
-def test_gradient_steps_lie_at_multiples_of_G_after_learning_starts(env, starts, G, tmp_path):
-    with contextlib.closing(make("dqn", env, learning_starts=starts, G=G, log_every=1, seeds=(0, 1))) as model:
-        model.learn(30, out=tmp_path / "run")
-    expected = {n: sum(1 for m in range(starts + 1, n + 1) if m % G == 0) for n in range(1, 31)}
+def test_gradient_steps_lie_at_multiples_of_G_after_learning_starts(env, tmp_path):
+    with contextlib.closing(make("dqn", env, log_every=1, seeds=(0, 1))) as model:
+        model.learn(60, out=tmp_path / "run")
     for seed in (0, 1):
-        assert {row["step"]: row["train/n_updates"] for row in metrics(tmp_path / "run") if row["seed"] == seed} == expected
+        told = {row["step"]: row for row in metrics(tmp_path / "run") if row["seed"] == seed}
+        assert {n: row["train/n_updates"] for n, row in told.items()} == {n: max(n // 4 - 10, 0) for n in range(1, 61)}
+        # A loss is told at the steps that have one.
+        assert [n for n, row in told.items() if "train/loss" in row] == [44, 48, 52, 56, 60]
+        assert {n: row["rollout/exploration_rate"] for n, row in told.items()} == pytest.approx(
+            {n: 1 - 0.9 * max(n - 40, 0) / 100 for n in range(1, 61)}
+        )
 
 
 @pytest.mark.parametrize("env", [PURE, HOSTED])
 def test_evaluation_is_on_time_and_changes_nothing(env, tmp_path):
-    fields = {"seeds": (3, 0, 7), "K": 3}
-    with contextlib.closing(make("i-dqn", env, eval_every=70, eval_episodes=2, **fields)) as model:
-        fleet = model.learn(200, out=tmp_path / "run").session.fleet
-        found = {seed: fleet.state(s) for s, seed in enumerate(fleet.seeds)}
-    assert differing(found, states("i-dqn", env, **fields)) == []
+    with contextlib.closing(make("i-dqn", env, K=3, seeds=FLEET, eval_every=70, eval_episodes=2)) as model:
+        assert differing(states_of(model.learn(200, out=tmp_path / "run")), states("i-dqn", env, K=3, D=8, seeds=FLEET)) == []
     told = [(row["step"], row["seed"]) for row in metrics(tmp_path / "run") if "eval/mean_reward" in row]
-    assert told == [(step, seed) for step in (0, 70, 140) for seed in (3, 0, 7)]
+    assert told == [(step, seed) for step in (0, 70, 140) for seed in FLEET]
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("env", [PURE, HOSTED])
 def test_prioritised_replay_is_on_from_end_to_end(env):
     plain, ours = (states("dqn", env, prioritised=on)[0] for on in (False, True))
     assert plain["replay"].tree is None
-    assert any(name.startswith("['learner'].chain.online") for name in differing(plain["learner"], ours["learner"]))
+    assert any(name.startswith(".chain.online") for name in differing(plain["learner"], ours["learner"]))
     nodes = ours["replay"].tree.nodes
     leaves = nodes[len(nodes) // 2 :]
     drawable = leaves[leaves > 0]
@@ -321,12 +324,12 @@ POISON = dqn._replace(loss=lambda Q, y, t, key: dqn.loss(Q, y, t, key) + jnp.whe
 def failure(tmp_path, name, **fields):
     """(step, seed) of the loss that the message names, and the run that it leaves."""
     out = tmp_path / name
-    with contextlib.closing(make("dqn", log_every=10, checkpoint_every=30, **fields)) as model, pytest.raises(Refusal) as raised:
+    with contextlib.closing(make("dqn", checkpoint_every=30, **fields)) as model, pytest.raises(Refusal) as raised:
         model.learn(2_000, out=out)
     said = re.search(r"the loss of seed (\d+) was not finite at step (\d+); the last good checkpoint is step-(\d+)$", str(raised.value))
     assert said, raised.value
     step, last = int(said[2]), int(said[3])
-    assert (step > 40, step % 2, last % 30, last <= step) == (True, 0, 0, True)
+    assert (step > 40, step % 4, last % 30, last <= step) == (True, 0, 0, True)
     assert max(path.name for path in (out / "checkpoint").iterdir()) == f"step-{last:012d}"
     good = iterq.load(out)
     for seed in fields["seeds"]:
@@ -334,12 +337,13 @@ def failure(tmp_path, name, **fields):
     return step, int(said[1])
 
 
-@pytest.mark.parametrize("env", [PURE, HOSTED])
-def test_a_loss_that_overflows_stops_the_run(env, tmp_path):
-    step, _ = failure(tmp_path, "run", env=env, learning_rate=1e38, seeds=(4, 2))
-    assert step == 44  # the gradient step of step 42 ruins the parameters
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_loss_that_overflows_stops_the_run(tmp_path):
+    step, _ = failure(tmp_path, "run", env=HOSTED, learning_rate=1e38, seeds=(4, 2))
+    assert step == 48  # the gradient step of step 44 has ruined the parameters
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 def test_the_first_loss_that_is_undefined_is_named(tmp_path):
     fields = {"env": "jax/Chain", "bellman": f"{__name__}:POISON"}
     alone = [failure(tmp_path, f"{seed}", seeds=(seed,), **fields) for seed in (0, 1)]

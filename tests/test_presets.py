@@ -264,8 +264,8 @@ def test_names_that_are_not_known_are_refused_from_python(call, message):
         ({"learning_starts": 3}, "buffer_size and learning_starts must be at least 4"),
         ({"learning_starts": 7, "n_step": 4, "frame_stack": 2}, "must be at least 8 with n_step = 4, frame_stack = 2"),
         ({"prioritised": True, "replay": "host"}, "prioritised replay lives on the device"),
-        ({"T": "soon"}, "bad configuration"),
-        ({"seeds": 3}, "bad configuration"),
+        ({"T": "soon"}, "T must be int, got 'soon'"),
+        ({"seeds": 3}, "seeds must be integers, got 3"),
     ],
 )
 def test_a_configuration_without_meaning_is_refused(fields, message):

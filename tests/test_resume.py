@@ -45,6 +45,7 @@ CASES = {f"{name}, {env}": [*words, "--env", env] for env in (PURE, *HOSTED) for
 }
 
 # The command in a process that gets a signal when it comes to a point for the `at`-th time:
+#   begin     a run directory has no configuration yet
 #   write     a file of a checkpoint is written, but neither flushed nor in place
 #   rename    a checkpoint has just come into place; the one too many before it still stands
 #   rmtree    half of a folder is removed: TensorBoard's when a run goes on, an old checkpoint later
@@ -104,6 +105,7 @@ class Counted(gymnasium.Wrapper):
 
 make = gymnasium.make
 gymnasium.make = lambda *args, **kwargs: Counted(make(*args, **kwargs))
+before(os, "fsync", "begin", lambda file: os.readlink(f"/proc/self/fd/{file}").endswith("config.json"))
 before(os, "fsync", "write", lambda file: "/checkpoint/" in os.readlink(f"/proc/self/fd/{file}"))
 before(shutil, "rmtree", "rmtree", lambda folder, *args: Path(folder).exists(), halve)
 after(Path, "rename", "rename")
@@ -252,6 +254,9 @@ def test_a_killed_run_ends_in_the_same_bits(case, tmp_path, cached, whole):
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, cached, whole):
     train = ["train", *CASES["i-dqn, FrozenLake-v1"], *SMALL, "--out"]
     run = tmp_path / "run"
+    kill([*train, run], cached, Blow("begin", 1))
+    refused = iterq(["resume", run], cached)
+    assert (refused.returncode, "holds no run" in refused.stderr) == (2, True), refused.stderr
     kill([*train, run], cached, Blow("metrics", 2))
     assert (run / "metrics.jsonl").stat().st_size > 0
     assert not (run / "checkpoint").exists()

@@ -159,6 +159,8 @@ def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
     on_host = place(config, model.spec, say=True)
     members = fleet(model.agent, model.env, config.seeds, on_host)
     run = Run.create(out, config) if new else Run.open(out)
+    for package, (then, now) in run.changed_versions().items():
+        print(f"iterq: this run began with {package} {then}; with {now} its numbers may go on differently", file=sys.stderr)
     if not new and run.config != config:
         run.write_config(config)
     session = Session(members, config, run)

@@ -150,6 +150,14 @@ class Run:
     def config(self) -> Config:
         return read_config(self.folder)
 
+    def changed_versions(self) -> dict[str, tuple[str, str]]:
+        """{package: (when the run began, now)} where they differ."""
+        try:
+            then = json.loads((self.folder / "versions.json").read_text(encoding="utf-8"))
+            return {name: (then[name], now) for name, now in versions().items() if then.get(name, now) != now}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
     def write_config(self, config: Config) -> None:
         with _clearly(self.folder):
             replace_json(self.folder / CONFIG, dataclasses.asdict(config))

@@ -295,3 +295,14 @@ def test_every_algorithm_trains(algorithm, tmp_path, capsys):
     assert last["train/n_updates"] == len(range(52, 301, PRESETS["classic"].values["G"]))  # after step 50
     assert all(np.isfinite(last[f"iqn/td_loss_{k}"]) for k in range(1, K + 1))
     assert f"iqn/td_loss_{K + 1}" not in last
+
+
+def test_a_run_that_goes_on_under_other_versions_says_so(tmp_path, capsys):
+    run = tmp_path / "run"
+    options = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "100", "--eval-every", "0"]
+    assert command("train", "dqn", "--env", "jax/Chain", "--total-timesteps", 100, "--out", run, *options) == 0
+    stated = json.loads((run / "versions.json").read_text())
+    (run / "versions.json").write_text(json.dumps({**stated, "jax": "0.0.1"}))
+    capsys.readouterr()
+    assert command("resume", run, "--total-timesteps", 150) == 0
+    assert f"this run began with jax 0.0.1; with {stated['jax']} its numbers may go on differently" in capsys.readouterr().err

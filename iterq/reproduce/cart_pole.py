@@ -8,8 +8,8 @@ from iterq.reproduce.curves import Config, name, train
 SOLVED = 475.0
 SCALES = {
     "smoke": {"seeds": (0, 1), "total_timesteps": 4_000, "eval_every": 2_000, "eval_episodes": 2},
-    "default": {"eval_every": 5_000},
-    "paper": {"eval_every": 5_000},
+    "default": {"total_timesteps": 100_000, "eval_every": 5_000},
+    "paper": {"total_timesteps": 100_000, "eval_every": 5_000},
 }
 
 __all__ = ["SCALES", "Config", "run"]

@@ -22,7 +22,7 @@ class Config:
     """Window sizes; 1 is DQN."""
     seeds: Seeds = (0, 1, 2, 3, 4)
     """Agents of each window size."""
-    total_timesteps: int = 100_000
+    total_timesteps: int = 200_000
     """Steps of every agent."""
     eval_every: int = 10_000
     """Steps between two evaluations."""

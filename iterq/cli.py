@@ -5,11 +5,8 @@ Exit codes: 0 fine (also a run that a signal has stopped, with a checkpoint), 1 
 """
 
 import contextlib
-import dataclasses
 import importlib
-import io
 import json
-import math
 import os
 import signal
 import sys
@@ -19,9 +16,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import iterq
-from iterq.config import FIELDS
+from iterq import runs
 from iterq.errors import Refusal
-from iterq.presets import ALGORITHMS, ALIASES, AMBIGUOUS, DERIVED, PRESETS, configure, translate, unknown
+from iterq.options import among, tyro_cli
+from iterq.presets import ALGORITHMS, PRESETS
 from iterq.reproduce import EXPERIMENTS
 
 USAGE = """\
@@ -85,15 +83,8 @@ def command(argv: list[str]) -> int:
     if name == "--version":
         print(iterq.__version__)
         return 0
-    commands = {"train": train, "resume": resume, "eval": evaluate, "reproduce": reproduce, "list": list_names}
+    commands = {"train": runs.train, "resume": runs.resume, "eval": runs.evaluate, "reproduce": reproduce, "list": list_names}
     return commands[among(name, commands, "command")](rest)
-
-
-def among(word: str, known: Any, what: str) -> str:
-    """`word` if it is known; otherwise a refusal that names the nearest known one."""
-    if word in known:
-        return word
-    raise Refusal(unknown(what, word, known))
 
 
 def list_names(argv: list[str]) -> int:
@@ -115,176 +106,6 @@ def list_names(argv: list[str]) -> int:
         for name, about in names.items():
             print(f"  {name:18s} {about}")
     return 0
-
-
-def train(argv: list[str]) -> int:
-    """`iterq train ALGORITHM …`"""
-    if not argv or argv[0] in ("--help", "-h"):
-        print(USAGE)
-        return 0
-    algorithm = among(argv[0], ALGORITHMS, "algorithm")
-    words = renamed(argv[1:])
-    preset = words[words.index("--preset") + 1] if "--preset" in words[:-1] else "classic"
-    config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
-    options = tyro_cli(f"iterq train {algorithm}", ALGORITHMS[algorithm].about, config, words, {"preset": preset})
-    config = options.config
-    if not config.env:
-        raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
-    from iterq.api import Model
-
-    model = Model(config, config.env)
-    out = options.out or Path("runs") / "train" / f"{algorithm}-{config.env.replace('/', '-').replace(':', '-')}"
-    return go_on(model, out, options.json, new=True)
-
-
-def resume(argv: list[str]) -> int:
-    """`iterq resume RUN`"""
-    options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0)}, "RUN")
-    from iterq.api import Model
-    from iterq.store import read_config
-
-    config = read_config(Path(options["RUN"]))
-    if options["total_timesteps"]:
-        config = dataclasses.replace(config, total_timesteps=options["total_timesteps"])
-    return go_on(Model(config, config.env), Path(options["RUN"]), options["json"], new=False)
-
-
-def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
-    """Train `model` in the run directory `out` to the end of its configuration, and report."""
-    from iterq.fleet import fleet, place
-    from iterq.loop import Session
-    from iterq.store import Run
-
-    config = model.config
-    on_host = place(config, model.spec, say=True)
-    members = fleet(model.agent, model.env, config.seeds, on_host)
-    run = Run.create(out, config) if new else Run.open(out)
-    for package, (then, now) in run.changed_versions().items():
-        print(f"iterq: this run began with {package} {then}; with {now} its numbers may go on differently", file=sys.stderr)
-    if not new and run.config != config:
-        run.write_config(config)
-    session = Session(members, config, run)
-    try:
-        summary = session.train(config.total_timesteps)
-    finally:
-        session.close()
-    found = {
-        "run": str(out),
-        "algorithm": config.algorithm,
-        "env": config.env,
-        "seeds": list(config.seeds),
-        "steps": summary.step,
-        "finished": summary.finished,
-        "steps_per_second": round(summary.steps_per_second, 1),
-        "mean_return": finite(summary.mean_return),
-        "eval_mean_return": {str(seed): mean(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)},
-    }
-    if as_json:
-        print(json.dumps(found, allow_nan=False))
-    else:
-        ends = f"finished at step {summary.step:,}" if summary.finished else f"stopped at step {summary.step:,}; iterq resume {out} goes on"
-        shown = "no episode ended" if summary.mean_return is None else f"mean return of the last episodes {summary.mean_return:.1f}"
-        print(f"{out}: {ends}, {summary.steps_per_second:,.0f} steps/s, {shown}")
-        for seed, value in found["eval_mean_return"].items():
-            print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'}")
-    return 0
-
-
-def finite(x: float | None) -> float | None:
-    """JSON has no word for the others."""
-    return x if x is not None and math.isfinite(x) else None
-
-
-def mean(returns: list[float]) -> float | None:
-    return finite(sum(returns) / len(returns))
-
-
-def evaluate(argv: list[str]) -> int:
-    """`iterq eval RUN|MODEL`"""
-    options = small_cli("iterq eval", argv, {"episodes": (int, 10), "video": (bool, False), "env": (str, "")}, "RUN|MODEL")
-    if options["episodes"] < 1:
-        raise Refusal(f"--episodes must be at least 1, got {options['episodes']}")
-    from iterq.api import load
-    from iterq.video import record_episode
-
-    path = Path(options["RUN|MODEL"])
-    model = load(path, options["env"] or None)
-    if model.env is None:
-        model = load(path, model.config.env)
-    played = model.evaluate(options["episodes"])
-    found: dict[str, Any] = {
-        "path": str(path),
-        "env": model.config.env,
-        "episodes": options["episodes"],
-        "mean_return": {str(seed): mean(e.returns) for seed, e in played.items()},
-        "returns": {str(seed): [finite(x) for x in e.returns] for seed, e in played.items()},
-    }
-    if options["video"]:
-        found["video"] = str(record_episode(model, path if path.is_dir() else path.parent))
-    if options["json"]:
-        print(json.dumps(found, allow_nan=False))
-    else:
-        for seed, value in found["mean_return"].items():
-            print(f"seed {seed}: mean return {value if value is None else f'{value:.1f}'} over {options['episodes']} episodes")
-        if "video" in found:
-            print(f"video: {found['video']}")
-    return 0
-
-
-def renamed(argv: list[str]) -> list[str]:
-    """Options under our names, whatever library they are from: `--target-network-frequency 500` becomes `--T 500`."""
-    given: dict[str, str] = {}  # what is to be translated; total_timesteps may take part in that
-    kept: list[str] = []
-    said: dict[str, str] = {}  # our name: the name it was given by
-    waiting = ""  # for its value
-    options, theirs = {*FIELDS, "out", "json", "preset", "help"}, {"total_timesteps", *ALIASES, *DERIVED, *AMBIGUOUS}
-    for word in argv:
-        if not word.startswith("--"):
-            if waiting:
-                given[waiting], waiting = word, ""
-            else:
-                kept.append(word)
-            continue
-        name, equals, value = word.removeprefix("--").partition("=")
-        field = name.replace("-", "_")
-        field = field.removeprefix("no_") if field.removeprefix("no_") in FIELDS else field
-        if waiting:
-            break
-        if field not in options | theirs:
-            raise Refusal(unknown("option", f"--{name}", [f"--{o.replace('_', '-')}" for o in (*options, *ALIASES, *DERIVED)]))
-        ours = ALIASES.get(field, field)
-        if said.setdefault(ours, field) != field:
-            raise Refusal(f"--{name} says {ours} a second time")
-        if field in theirs:
-            given, waiting = {**given, field: value}, "" if equals else field
-        else:
-            kept += [f"--{name}", value] if field == "preset" and equals else [word]
-    if waiting:
-        raise Refusal(f"--{waiting.replace('_', '-')} needs a value")
-    if "seed" in given:
-        given["seeds"] = f"{given['seed']}-{given.pop('seed')}"
-    return [*kept, *(w for name, value in translate(dict(given)).items() for w in (f"--{name.replace('_', '-')}", str(value)))]
-
-
-def small_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str) -> dict[str, Any]:
-    """Options of a command with one positional argument: {name: (type, default)}, and --json."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise Refusal(message)
-
-    parser = Parser(prog=prog, allow_abbrev=False)
-    parser.add_argument(positional)
-    for name, (kind, default) in {**known, "json": (bool, False)}.items():
-        if kind is bool:
-            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, action="store_true")
-        else:
-            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind, default=default)
-    for word in argv:
-        if word.startswith("--") and word.partition("=")[0].removeprefix("--").replace("-", "_") not in {*known, "json", "help"}:
-            raise Refusal(unknown("option", word, [f"--{name.replace('_', '-')}" for name in (*known, "json")]))
-    return vars(parser.parse_args(argv))
 
 
 def reproduce(argv: list[str]) -> int:
@@ -320,44 +141,6 @@ def parse(name: str, module: Any, argv: list[str]) -> Any:
     scale = words[words.index("--scale") + 1] if "--scale" in words[:-1] else "default"
     config = module.Config(**module.SCALES[among(scale, SCALES, "scale")])
     return tyro_cli(f"iterq reproduce {name}", module.__doc__, config, argv, {"scale": scale})
-
-
-def tyro_cli(prog: str, about: str, config: Any, argv: list[str], base: dict[str, str]) -> Any:
-    """Options from a configuration: its fields, the name of what its defaults are from (`base`), --out and --json."""
-    import tyro
-
-    name, value = next(iter(base.items()))
-    fields = [
-        ("config", tyro.conf.OmitArgPrefixes[type(config)], dataclasses.field(default=config)),
-        (name, str, dataclasses.field(default=value)),
-        ("out", Path | None, dataclasses.field(default=None)),
-        ("json", bool, dataclasses.field(default=False)),
-    ]
-    Options = dataclasses.make_dataclass("Options", fields, frozen=True)
-    Options.__doc__ = f"""Options.
-
-    Args:
-        config: The defaults are those of the {name}.
-        {name}: What the defaults are from; other options override them.
-        out: Folder for the output; a place under runs/ if not given.
-        json: Print one JSON object on stdout instead of text.
-    """
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(
-                Options,
-                args=argv,
-                default=Options(),
-                prog=prog,
-                description=about,
-                use_underscores=False,
-            )
-    except SystemExit as exit:
-        if not exit.code:
-            raise
-        text = " ".join(said.getvalue().translate(dict.fromkeys(range(0x2500, 0x2580), " ")).split())
-        raise Refusal(text or f"bad options for {prog}") from None
 
 
 def show(result: Any) -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import flax.linen as nn
 import gymnasium
-import jax
 import numpy as np
 import optax
 import pytest
 import safetensors.numpy
-from jax.experimental.compilation_cache import compilation_cache
 
 import iterq
 from iterq.errors import Refusal
-from tests.helpers import assert_same
+from tests.helpers import assert_same, compiled_programs
 from tests.test_cli import leftovers
 
 SMALL = {"features": (8,), "batch_size": 4, "learning_starts": 20, "buffer_size": 100, "eval_every": 0, "log_every": 100}
@@ -60,19 +58,8 @@ class Shifted(Corridor):
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory):
     """Models of one kind share their compiled programs."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+    with compiled_programs(tmp_path_factory.mktemp("programs")):
+        yield
 
 
 def made(algorithm="dqn", env="jax/Chain", **more):

@@ -11,14 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from iterq import checkpoint, cli
 from iterq.config import Config
 from iterq.errors import Refusal
 from iterq.store import Run, config_hash, read_config
+from tests.helpers import compiled_programs
 from tests.test_cli import leftovers
 
 # A walk of random length whose troubles are switched on from outside, so that a run can be resumed without them.
@@ -80,21 +79,10 @@ def shelf(tmp_path_factory):
     """A folder with the environment's module and compiled programs, for this process and its children."""
     folder = tmp_path_factory.mktemp("shelf")
     (folder / "iterq_walk.py").write_text(WALK)
-    settings = {
-        "jax_compilation_cache_dir": str(folder / "cache"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
     sys.path.insert(0, str(folder))
-    yield folder
+    with compiled_programs(folder / "cache"):
+        yield folder
     sys.path.remove(str(folder))
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from iterq import cli
+from iterq import cli, options
 from iterq.config import FIELDS, Config
 from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, ALIASES, PRESETS, configure, translate
@@ -53,7 +53,7 @@ DIALECTS = [
 def parsed(*words) -> Config:
     """The configuration that `iterq train dqn words…` comes to, without training."""
     config = configure("dqn", env="CartPole-v1")
-    return cli.tyro_cli("iterq train dqn", "", config, cli.renamed([str(word) for word in words]), {"preset": "classic"}).config
+    return options.tyro_cli("iterq train dqn", "", config, options.renamed([str(word) for word in words]), {"preset": "classic"}).config
 
 
 @pytest.mark.parametrize("preset", PRESETS)

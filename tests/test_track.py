@@ -15,7 +15,8 @@ import pytest
 
 from iterq.config import Config
 from iterq.errors import Refusal
-from iterq.track import STYLES, Tracker
+from iterq.sinks import STYLES
+from iterq.track import Tracker
 
 PLAIN = Config(seeds=(0, 3), tensorboard=False)
 BOARD = Config(seeds=(0, 3))

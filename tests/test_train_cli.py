@@ -11,13 +11,13 @@ import imageio_ffmpeg
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import iterq
 from iterq import cli
 from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, PRESETS
 from iterq.reproduce import EXPERIMENTS
+from tests.helpers import compiled_programs
 from tests.test_cli import leftovers
 
 TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
@@ -28,19 +28,8 @@ FILES = [".lock", "checkpoint", "config.json", "episodes.csv", "metrics.jsonl", 
 @pytest.fixture(scope="module", autouse=True)
 def programs(tmp_path_factory):
     """Compiled programs, shared with children."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield {name.upper(): str(value) for name, value in settings.items()}
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+    with compiled_programs(tmp_path_factory.mktemp("programs")) as variables:
+        yield variables
 
 
 def command(*words):

@@ -1,7 +1,8 @@
 """An agent as pure functions: a chain that acts, and learns from its replay.
 
     init   seed -> learner
-    act    (online, head, obs, first, noise, n) -> (head, action)     ε-greedy on one member of the chain
+    noise  (root, n) -> noise                                         what step n draws for acting
+    act    (online, head, obs, noise) -> action                       ε-greedy on one member of the chain
     learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves if it is due
     greedy (online, obs (B, …), key) -> (B,) actions                  for evaluation
 
@@ -49,9 +50,9 @@ class Learner(NamedTuple):
 class Noise(NamedTuple):
     """What one step draws for acting."""
 
-    uniform: Any  # () explore if below ε
+    explore: Any  # () int32, 1 with probability ε: take the random action
     action: Any  # () the random action
-    member: Any  # () 1 … K
+    member: Any  # () 1 … K; at the first frame of an episode also the head, which some rules keep to its end
     key: Any  # (2,) uint32, for the values where they are sampled
 
 
@@ -64,7 +65,7 @@ class Agent(NamedTuple):
     bellman: Bellman
     init: Callable[[Any], Learner]
     noise: Callable[[jax.Array, Any], Noise]  # (root, n)
-    act: Callable[[Params, Any, Any, Any, Noise, Any], tuple[jax.Array, jax.Array]]
+    act: Callable[[Params, Any, Any, Noise], jax.Array]
     learn: Callable[..., tuple[Learner, jax.Array]]
     moves: Callable[[int], bool]  # whether the window moves after the gradient step of step n; if not, learn may be told so
     greedy: Callable[[Params, Any, jax.Array], jax.Array]
@@ -130,22 +131,20 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         zero = jnp.int32(0)
         return Learner(root, chain, optimiser.init(chain.online), zero, zero, jnp.zeros(K), zero)
 
-    def noise(root: jax.Array, n: Any) -> Noise:
-        explore, action, member, values = jax.random.split(address(root, ACT, n), 4)
-        u, a, k = jax.random.uniform(explore), jax.random.randint(action, (), 0, spec.actions), jax.random.randint(member, (), 1, K + 1)
-        return Noise(u, a, k, jax.random.key_data(values))
-
     def epsilon(n: Any) -> Any:
         # 1 while n ≤ learning_starts, then linearly to ε_end
         done = jnp.clip((n - config.learning_starts) / max(config.epsilon_decay, 1), 0, 1)
         return 1 + (config.epsilon_end - 1) * done
 
-    def act(online: Params, head: Any, obs: Any, first: Any, drawn: Noise, n: Any) -> tuple[jax.Array, jax.Array]:
-        head = jnp.where(first, drawn.member, head)
+    def noise(root: jax.Array, n: Any) -> Noise:
+        explore, action, member, values = jax.random.split(address(root, ACT, n), 4)
+        u, a, k = jax.random.uniform(explore), jax.random.randint(action, (), 0, spec.actions), jax.random.randint(member, (), 1, K + 1)
+        return Noise((u < epsilon(n)).astype(jnp.int32), a, k, jax.random.key_data(values))
+
+    def act(online: Params, head: Any, obs: Any, drawn: Noise) -> jax.Array:
         k = {"uniform": drawn.member, "first": 1, "last": K, "episode": head}[rule]
         q = bellman.values(win.Q(win.member(online, k)), obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
-        action = jnp.where(drawn.uniform < epsilon(n), drawn.action, q.argmax().astype(jnp.int32))
-        return head, action
+        return jnp.where(drawn.explore, drawn.action, q.argmax().astype(jnp.int32))
 
     def moves(n: int) -> bool:
         return config.tau < 1 or due(n, config.T, config.G) or (config.K > 1 and config.frozen and due(n, config.D, config.G))

@@ -48,7 +48,7 @@ class Model:
     def _fleet(self, config: Config) -> Fleet:
         if self.env is None:
             raise Refusal(f"this model was loaded without an environment; load it with env={self.spec.name!r} or another one")
-        return fleet(self.agent._replace(config=config), self.env, config.seeds, place(config, self.spec))
+        return fleet(self.agent._replace(config=config), self.env, config.seeds, place(config, self.spec, self.env))
 
     def _start(self, out: str | Path | None) -> Session:
         members = self._fleet(self.config)

@@ -136,32 +136,32 @@ def answer_bytes(reward: Any, terminated: Any) -> Any:
     return jnp.concatenate([to_bytes(reward, jnp.float32), to_bytes(terminated, bool)])
 
 
-def observe(memory: Memory, read: Read, i: Any, xp: Any = jnp) -> Any:
+def observe(memory: Memory, read: Read, i: Any) -> Any:
     """(B, *frame) the frames of rows `i` (B,), or (B, *frame, stack): the last frames of their episodes, zeros before the start."""
     if memory.stack == 1:
         return read("frame", i)
-    js = i[:, None] - xp.arange(memory.stack)[::-1]  # oldest first
+    js = i[:, None] - jnp.arange(memory.stack)[::-1]  # oldest first
     first = read("first", js).astype("int32")
-    starts_after = xp.cumsum(first[:, ::-1], 1)[:, ::-1] - first  # episodes that start after this frame and up to i
+    starts_after = jnp.cumsum(first[:, ::-1], 1)[:, ::-1] - first  # episodes that start after this frame and up to i
     frames = read("frame", js)
     same = (starts_after == 0).reshape(*js.shape, *(1,) * (frames.ndim - 2))
-    return xp.moveaxis(frames * same.astype(frames.dtype), 1, -1)
+    return jnp.moveaxis(frames * same.astype(frames.dtype), 1, -1)
 
 
-def gather(memory: Memory, read: Read, i: Any, xp: Any = jnp) -> Transition:
+def gather(memory: Memory, read: Read, i: Any) -> Transition:
     """The transitions that start at rows `i` (B,), none of them a final frame, with rows i … i + n stored."""
     # R = Σₗ γˡ rₗ over at most n steps; discount = γᵐ after m of them, 0 if the episode terminated among them. An episode that was cut
     # off has a final frame to bootstrap from.
-    total, discount = xp.zeros(i.shape, "float32"), xp.ones(i.shape, "float32")
-    steps, running = xp.zeros(i.shape, "int32"), xp.ones(i.shape, "bool")
+    total, discount = jnp.zeros(i.shape, "float32"), jnp.ones(i.shape, "float32")
+    steps, running = jnp.zeros(i.shape, "int32"), jnp.ones(i.shape, "bool")
     for l in range(memory.n):
         running = running & ~read("first", i + l + 1)
-        total = xp.where(running, total + discount * read("reward", i + l), total)
+        total = jnp.where(running, total + discount * read("reward", i + l), total)
         ends = running & read("terminated", i + l)
-        discount = xp.where(ends, xp.float32(0), xp.where(running, discount * xp.float32(memory.gamma), discount))
+        discount = jnp.where(ends, jnp.float32(0), jnp.where(running, discount * jnp.float32(memory.gamma), discount))
         steps = steps + running
         running = running & ~ends
-    return Transition(observe(memory, read, i, xp), read("action", i), total, discount, observe(memory, read, i + steps, xp))
+    return Transition(observe(memory, read, i), read("action", i), total, discount, observe(memory, read, i + steps))
 
 
 def draw(memory: Memory, replay: Replay, key: jax.Array, batch: int) -> jax.Array:
@@ -193,38 +193,53 @@ def sample(memory: Memory, replay: Replay, count: Any, key: jax.Array, batch: in
 
 
 class HostReplay:
-    """The same rows in the host's memory, for fleets whose experience the device cannot hold."""
+    """The same rows in the host's memory. What is read there goes to the device as records and becomes transitions on it."""
 
     def __init__(self, memory: Memory, agents: int) -> None:
         self.memory = memory
         self.rows = np.zeros((agents, memory.capacity), memory.row)
+        self.bytes = self.rows.view(np.uint8).reshape(agents, memory.capacity, -1)
         self.counts = np.zeros((agents, 2), np.int32)
-        self._draw = jax.jit(jax.vmap(lambda key, many, batch: jax.random.randint(key, (batch,), 0, many), (0, 0, None)), static_argnums=2)
+        self._agents = np.arange(agents)
 
     def open_row(self, i: int, frame: np.ndarray, first: np.ndarray) -> None:
         """Frames (agents, …) are seen."""
-        C = self.memory.capacity
-        self.rows["frame"][:, i % C], self.rows["first"][:, i % C] = frame, first
+        C, rows = self.memory.capacity, self.rows
+        rows["frame"][:, i % C], rows["first"][:, i % C] = frame, first
         new, old = turnover(self.memory, i)
-        np.put_along_axis(self.rows["start"], self.counts[:, :1] % C, new, 1)
-        self.counts += np.stack([(row >= 0) & ~self.rows["first"][:, (row + 1) % C] for row in (new, old)], 1)
+        rows["start"][self._agents, self.counts[:, 0] % C] = new
+        if new >= 0:
+            self.counts[:, 0] += ~rows["first"][:, (new + 1) % C]
+        if old >= 0:
+            self.counts[:, 1] += ~rows["first"][:, (old + 1) % C]
 
     def close_row(self, i: int, action: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
         """The environments have answered."""
         at = i % self.memory.capacity
         self.rows["action"][:, at], self.rows["reward"][:, at], self.rows["terminated"][:, at] = action, reward, terminated
 
-    def observe(self, i: int) -> np.ndarray:
-        """(agents, *obs) what the agents see in row `i`."""
-        return np.stack([observe(self.memory, self._read(s), np.array([i]), np)[0] for s in range(len(self.rows))])
+    def seen(self, i: int) -> np.ndarray:
+        """(agents, stack, bytes) the records that hold what the agents see in row `i`."""
+        if self.memory.stack == 1:
+            return self.bytes[:, i % self.memory.capacity, None]
+        return self.bytes[:, (i + np.arange(1 - self.memory.stack, 1)) % self.memory.capacity]
 
-    def sample(self, keys: jax.Array, batch: int) -> Transition:
-        """(agents, batch, …) the transitions that `sample` on the device draws with the same `keys` (agents,)."""
-        ever, gone = self.counts[:, 0], self.counts[:, 1:]
-        at = (gone + np.asarray(self._draw(keys, ever - gone[:, 0], batch))) % self.memory.capacity
-        i = np.take_along_axis(self.rows["start"], at, 1)
-        batches = [gather(self.memory, self._read(s), i[s], np) for s in range(len(self.rows))]
-        return jax.tree.map(lambda *x: np.stack(x), *batches)
+    def windows(self, s: int, drawn: np.ndarray) -> np.ndarray:
+        """(batch, stack + n, bytes) for agent `s`: all records of the transitions that start at the `drawn` (batch,) of its starts."""
+        C = self.memory.capacity
+        i = self.rows["start"][s, (self.counts[s, 1] + drawn) % C]
+        return self.bytes[s].take((i[:, None] + np.arange(1 - self.memory.stack, self.memory.n + 1)) % C, 0)
 
-    def _read(self, s: int) -> Read:
-        return lambda field, i: self.rows[s][field][i % self.memory.capacity]
+
+def from_windows(memory: Memory, windows: Any) -> Transition:
+    """The transitions in `windows` (batch, stack + n, bytes) of a `HostReplay`."""
+    batch, width = windows.shape[:2]
+    alone = memory._replace(capacity=batch * width)
+    read = reader(alone, windows.reshape(batch * width, -1))
+    return gather(alone, read, jnp.arange(batch) * width + memory.stack - 1)
+
+
+def from_seen(memory: Memory, seen: Any) -> Any:
+    """The observation in `seen` (stack, bytes), what a `HostReplay` says of one agent."""
+    alone = memory._replace(capacity=memory.stack)
+    return observe(alone, reader(alone, seen), jnp.array([memory.stack - 1]))[0]

@@ -52,7 +52,7 @@ def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
     from iterq.store import Run
 
     config = model.config
-    on_host = place(config, model.spec, say=True)
+    on_host = place(config, model.spec, model.env, say=True)
     members = fleet(model.agent, model.env, config.seeds, on_host)
     run = Run.create(out, config) if new else Run.open(out)
     for package, (then, now) in run.changed_versions().items():

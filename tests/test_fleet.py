@@ -14,7 +14,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import iterq
-from iterq.agents import SAMPLE, WORLD, address
+from iterq.agents import ACT, SAMPLE, WORLD, address
 from iterq.bellman import Transition, dqn
 from iterq.envs.host import TRAINING, episode_seed
 from iterq.envs.pure import cart_pole
@@ -126,7 +126,12 @@ def test_learning_in_pieces_equals_learning_at_once(env):
 
 def test_a_replay_on_the_host_equals_one_on_the_device():
     # Without being told, it is on the device.
-    assert differing(states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="host"), states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET)) == []
+    assert (
+        differing(
+            states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="host"), states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="device")
+        )
+        == []
+    )
 
 
 # Both drivers against a plain loop
@@ -194,7 +199,9 @@ def by_hand(agent, world, seed, steps):
 
     frame, first, *_ = world(0, 0)
     for n in range(1, steps + 1):
-        head, action = act(learner.chain.online, head, frame, first, noise(learner.root, n), n)
+        drawn = noise(learner.root, n)
+        head = drawn.member if first else head
+        action = act(learner.chain.online, head, frame, drawn)
         rows.append(Row(frame, first, int(action), 0.0, False))
         if n > c.learning_starts and n % c.G == 0:
             starts = [i for i in range(max(n - c.buffer_size, 0), n - c.n_step) if not rows[i + 1].first]
@@ -241,19 +248,16 @@ def every_value(agent, online, obs, key):
 @pytest.mark.parametrize("rule", ["first", "last", "uniform", "episode"])
 def test_after_the_decay_the_member_that_a_rule_names_acts(rule):
     agent = make("i-dqn", HOSTED, K=3, acting=rule, epsilon_end=0.0, shared=False).agent
-    learner, late, members, different = agent.init(0), 10_000, set(), 0
+    learner, members, different = agent.init(0), set(), 0
     act, read, rng = jax.jit(agent.act), jax.jit(functools.partial(every_value, agent)), np.random.default_rng(0)
     for n, obs in enumerate(rng.normal(size=(40, 4)).astype(np.float32)):
-        noise = agent.noise(learner.root, n)
+        noise = agent.noise(learner.root, 10_000 + n)
         best = np.asarray(read(learner.chain.online, obs, noise.key)).argmax(1)
         different += len(set(best)) > 1
         for head in (1, 2, 3):
-            for first in (False, True):
-                kept, action = act(learner.chain.online, head, obs, first, noise, late)
-                assert int(kept) == (int(noise.member) if first else head)  # drawn at the first frame of an episode, kept within it
-                member = {"first": 1, "last": 3, "uniform": int(noise.member), "episode": int(kept)}[rule]
-                assert action == best[member - 1]
-                members.add(member)
+            member = {"first": 1, "last": 3, "uniform": int(noise.member), "episode": head}[rule]
+            assert act(learner.chain.online, head, obs, noise) == best[member - 1]
+            members.add(member)
     assert members == {"first": {1}, "last": {3}}.get(rule, {1, 2, 3})
     assert different > 10  # members disagree, or this would show nothing
 
@@ -261,17 +265,15 @@ def test_after_the_decay_the_member_that_a_rule_names_acts(rule):
 @pytest.mark.usefixtures("compiled_quickly")
 def test_random_actions_decay_linearly_after_learning_starts():
     agent = make("dqn", HOSTED).agent
-    learner, act, obs = agent.init(0), jax.jit(agent.act), jnp.ones(4)
+    learner, act, obs, roots = agent.init(0), jax.jit(agent.act), jnp.ones(4), jnp.arange(8_000, dtype=jnp.uint32).reshape(4_000, 2)
     noise = agent.noise(learner.root, 1)
-    _, greedy = act(learner.chain.online, 1, obs, False, noise._replace(uniform=jnp.float32(1)), 10_000)
-
-    def explores(uniform, n):
-        other = noise._replace(uniform=jnp.float32(uniform), action=1 - greedy)
-        return bool(act(learner.chain.online, 1, obs, False, other, n)[1] != greedy)
-
+    greedy = act(learner.chain.online, 1, obs, noise._replace(explore=0))
+    assert act(learner.chain.online, 1, obs, noise._replace(explore=1, action=1 - greedy)) == 1 - greedy
+    draws = jax.jit(jax.vmap(agent.noise, (0, None)))
     for n, epsilon in {1: 1, 40: 1, 41: 0.991, 65: 0.775, 90: 0.55, 139: 0.109, 140: 0.1, 5_000: 0.1}.items():
-        assert explores(epsilon - 1e-4, n)
-        assert explores(min(epsilon + 1e-4, 0.999999), n) is (epsilon == 1)
+        # The very number that decides: a root explores at n if what it draws there lies below ε.
+        uniform = jax.vmap(lambda root, n=n: jax.random.uniform(jax.random.split(address(root, ACT, n), 4)[0]))(roots)
+        np.testing.assert_array_equal(draws(roots, n).explore, uniform < np.float32(epsilon))
 
 
 # When things happen

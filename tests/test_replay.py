@@ -1,5 +1,7 @@
 """The row store against a naive one that keeps whole episodes, on random streams; on the device and on the host."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,23 @@ from hypothesis import strategies as st
 from iterq import priorities
 from iterq.bellman import Transition
 from iterq.envs.base import Spec
-from iterq.replay import HostReplay, Memory, answer_bytes, close_row, empty, gather, nbytes, open_row, opening_bytes, reader, record, sample
+from iterq.replay import (
+    HostReplay,
+    Memory,
+    answer_bytes,
+    close_row,
+    empty,
+    from_seen,
+    from_windows,
+    gather,
+    nbytes,
+    observe,
+    open_row,
+    opening_bytes,
+    reader,
+    record,
+    sample,
+)
 
 GAMMA = 0.9
 
@@ -104,7 +122,8 @@ def test_every_transition_equals_the_naive_one(n, stack, length, dtype):
         assert live(replay.data, replay.counts, memory) == expected == live(data, host.counts[0], memory)
         i = np.array(expected, np.int32)
         ours = jax.jit(lambda replay, i: gather(memory, reader(memory, replay.data), i))(replay, i)
-        hosts = gather(memory, host._read(0), i, np)
+        drawn = np.arange(len(expected))  # all of them, one after the other
+        hosts = jax.jit(functools.partial(from_windows, memory))(host.windows(0, drawn))
         truth = [naive(rows, place, episode, j, n, stack) for j in expected]
         for found in (ours, hosts):
             for name in Transition._fields:
@@ -122,10 +141,13 @@ def test_the_host_store_is_the_device_store(seed, length, n, stack):
     np.testing.assert_array_equal(np.asarray(replay.data), data)
     np.testing.assert_array_equal(replay.counts, host.counts[0])
     keys = jax.random.split(jax.random.key(seed), 1)
-    ours, hosts = sample(memory, replay, length, keys[0], 16), host.sample(keys, 16)
-    for name in ("obs", "action", "discount", "next_obs"):
-        np.testing.assert_array_equal(getattr(ours, name), getattr(hosts, name)[0])
-    np.testing.assert_allclose(ours.reward, hosts.reward[0], rtol=1e-6, atol=1e-6)
+    ours = sample(memory, replay, length, keys[0], 16)
+    drawn = np.asarray(jax.random.randint(keys[0], (16,), 0, int(replay.counts[0] - replay.counts[1])))
+    hosts = from_windows(memory, host.windows(0, drawn))
+    for name in Transition._fields:
+        np.testing.assert_array_equal(getattr(ours, name), getattr(hosts, name))
+    seen = observe(memory, reader(memory, replay.data), np.array([length - 1]))[0]
+    np.testing.assert_array_equal(seen, from_seen(memory, host.seen(length - 1)[0]))
 
 
 def test_sampling_is_uniform_over_starts():

@@ -28,14 +28,16 @@ def fleet(agent: Agent, env: Any, seeds: Sequence[int], on_host: bool = False) -
     return Stepped(agent, env, seeds, on_host)
 
 
-def place(config: Config, spec: Spec, say: bool = False) -> bool:
+def place(config: Config, spec: Spec, env: Any, say: bool = False) -> bool:
     """Whether experience goes to the host's memory; says what it takes, and refuses what no memory here can hold."""
     memory = Memory(record(spec), config.buffer_size, prioritised=config.prioritised)
     size = nbytes(memory) * len(config.seeds)
     device = jax.devices()[0]
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = (device.memory_stats() or {}).get("bytes_limit", host)
-    on_host = config.replay == "host" or (config.replay == "auto" and size > SHARE * limit and device.platform != "cpu")
+    # Where the device is the host, the host writes and reads faster.
+    better = not (config.prioritised or isinstance(env, PureEnv)) and (device.platform == "cpu" or size > SHARE * limit)
+    on_host = config.replay == "host" or (config.replay == "auto" and better)
     text = f"replay: {len(config.seeds)} × {config.buffer_size:,} rows, {size / 1e6:,.1f} MB"
     if size > SHARE * (host if on_host else limit):
         raise Refusal(f"{text}, more than {SHARE:.0%} of the memory there is; make buffer_size smaller or train fewer seeds")

@@ -106,7 +106,8 @@ class Scanned(Fleet):
         replay = close_row(self.memory, seat.replay, i - 1, seat.action, answer_bytes(reward, world.terminated))
         replay = open_row(self.memory, replay, i, opening_bytes(self.memory, self.env.observe(world.state), world.first))
         obs = observe(self.memory, reader(self.memory, replay.data), i[None])[0]
-        head, action = self.agent.act(seat.learner.chain.online, seat.head, obs, world.first, noise, n)
+        head = jnp.where(world.first, noise.member, seat.head)
+        action = self.agent.act(seat.learner.chain.online, head, obs, noise)
         learner, tree = jax.lax.cond(
             self.due(n), lambda learner: self._learn(learner, replay, n), lambda learner: (learner, replay.tree), seat.learner
         )

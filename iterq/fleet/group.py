@@ -1,0 +1,133 @@
+"""Agents whose host environments step together. Where their experience is kept is a subclass's: `on_device.py`, `on_host.py`."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from iterq.agents import EVALUATE, Agent, Noise, address
+from iterq.envs.host import TRAINING, Answer, Episode, HostEnv, HostEnvs
+from iterq.fleet.base import lift, wide
+from iterq.pack import Packed, Packer, packer
+from iterq.programs import program
+from iterq.replay import Memory
+
+AHEAD = 256  # steps for which the randomness of acting is drawn at once
+
+
+class Shared:
+    """What runs on the device for all groups of a fleet. A learner travels as one vector of words (pack.py)."""
+
+    def __init__(self, agent: Agent, memory: Memory) -> None:
+        self.agent, self.memory = agent, memory
+        self.learners: Packer = packer(jax.eval_shape(agent.init, jnp.uint32(0)))
+        self.noises: Packer = packer(jax.eval_shape(agent.noise, jnp.zeros(2, jnp.uint32), 0))
+
+        def greedy(learner: Packed, obs: Any, n: Any, t: Any) -> Any:
+            root, chain = self.learners.unpack(learner)[:2]
+            return agent.greedy(chain.online, obs, jax.random.fold_in(address(root, EVALUATE, n), t))
+
+        def draw_ahead(roots: Any, n: Any) -> Any:
+            ns = n + jnp.arange(AHEAD)
+            return jax.vmap(lambda root: jax.vmap(lambda n: self.noises.pack(agent.noise(root, n)).words)(ns))(roots)
+
+        self.greedy, self.draw_ahead = program(lift(greedy, common=2)), program(draw_ahead)
+        self.pack, self.unpack = program(lift(self.learners.pack)), program(lift(self.learners.unpack))
+
+    def act(self, learner: Packed, head: Any, obs: Any, words: Any) -> Any:
+        """The action of one agent; `words` are its noise, packed."""
+        return self.agent.act(self.learners.unpack(learner).chain.online, head, obs, self.noise(words))
+
+    def noise(self, words: Any) -> Noise:
+        """The noise of one step, packed as `draw_ahead` has it."""
+        return self.noises.unpack(Packed(words, []))
+
+
+class Kept(NamedTuple):
+    """What a checkpoint holds of an agent beside its learner and its environment."""
+
+    replay: Any
+    head: Any
+    action: Any  # to be answered
+
+
+class Group:
+    """The part that does not depend on where experience is kept."""
+
+    def __init__(self, shared: Any, kind: HostEnv, seeds: Sequence[int], first: int, lanes: list[Packed]) -> None:
+        """first: the number of the group's first agent in the fleet; lanes: the learners."""
+        self.shared, self.agent, self.memory, self.seeds, self.first = shared, shared.agent, shared.memory, tuple(seeds), first
+        self.envs = HostEnvs(kind, seeds, TRAINING)
+        self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
+        self.lanes = lanes
+        self.n = -1  # steps answered; -1: the first frame is not seen yet
+        self.learned = 0  # the last step whose gradient step is done
+        self.noise: Any = None  # (agents, AHEAD, words) of the steps from `ahead` * AHEAD on
+        self.ahead = -1
+
+    def actions(self) -> np.ndarray:
+        """(agents,) what is to be done in step n + 1."""
+        raise NotImplementedError
+
+    def learn(self, n: int) -> None:
+        """The gradient step of step `n`."""
+        raise NotImplementedError
+
+    def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
+        """Close the row of step n - 1, open that of step `n` and act on it."""
+        raise NotImplementedError
+
+    def batches(self, purpose: int, n: int) -> list[Any]:
+        """One batch per lane, of the rows up to the frame of step `n`."""
+        raise NotImplementedError
+
+    def kept(self, j: int) -> Kept:
+        """Of agent `j`, on the host."""
+        raise NotImplementedError
+
+    def keep(self, j: int, kept: Kept) -> None:
+        """Bring agent `j` back to `kept`."""
+        raise NotImplementedError
+
+    def tick(self) -> list[Episode]:
+        """One step of every agent; the first call only looks at the first frames."""
+        n = self.n + 1
+        if n == 0:
+            nothing = np.zeros(len(self.seeds), np.int32)
+            self._seen(self.envs.step(nothing, 0)[0], nothing)
+            return []
+        actions, c = self.actions(), self.agent.config
+        if self.learned < n and n > c.learning_starts and n % c.G == 0:
+            self.learn(n)  # goes on while the environments step
+            self.learned = n
+        answer, ended = self.envs.step(actions, n)
+        self._seen(answer, actions)
+        return [episode._replace(agent=self.first + episode.agent) for episode in ended]
+
+    def _seen(self, answer: Answer, actions: np.ndarray) -> None:
+        self.n += 1
+        self.look_ahead(self.n + 1)
+        if self.agent.config.clip_rewards:
+            answer = answer._replace(reward=np.clip(answer.reward, -1, 1))
+        self.see(self.n + 1, answer, actions)
+
+    def look_ahead(self, n: int) -> None:
+        """Have the noise of step `n`."""
+        if self.ahead != n // AHEAD:
+            self.ahead = n // AHEAD
+            self.noise = self.shared.draw_ahead(self.roots, self.ahead * AHEAD)
+
+
+def of_group(f: Any, group: tuple, *common: Any) -> list[Any]:
+    """f of every lane; `group` are trees of lanes as lists, or arrays over all agents; `common` are the same for all."""
+    if wide():
+        lanes = [x[0] if isinstance(x, list) else x for x in group]
+        return [jax.vmap(f, [0] * len(group) + [None] * len(common))(*lanes, *common)]
+    return [f(*(x[j] for x in group), *common) for j in range(len(group[0]))]
+
+
+def joined(found: list[Any]) -> Any:
+    """What `of_group` found, as one array over all agents."""
+    return found[0] if wide() else jnp.stack(found)

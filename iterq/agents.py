@@ -25,7 +25,19 @@ from iterq.chain import Chain, Window, due, gradient_step, hard, polyak, window
 from iterq.config import Config
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
-from iterq.networks import Encode, Params, distributional_mlp, implicit_mlp, mlp
+from iterq.networks import (
+    FAN_IN,
+    LECUN,
+    MLP,
+    XAVIER,
+    Distribution,
+    Encode,
+    Initializer,
+    Linear,
+    Params,
+    QuantileEmbedding,
+    nature,
+)
 
 INIT, ACT, SAMPLE, LEARN, WORLD, EVALUATE, SAMPLE_TO_DIAGNOSE, DIAGNOSE = range(8)  # what randomness is for
 
@@ -76,20 +88,32 @@ class Base(NamedTuple):
     """A base algorithm and the network it needs."""
 
     bellman: Callable[[Config], Bellman]
-    parts: Callable[[Config, int], Mapping[str, nn.Module]]  # (config, actions)
-
-
-def _mlp(c: Config, actions: int) -> Mapping[str, nn.Module]:
-    return mlp(c.features, actions)
+    output: Callable[[Config, int, Initializer], nn.Module] = lambda c, A, init: Linear(A, init)  # (config, actions, initialiser)
+    distributional: bool = True
+    implicit: bool = False
 
 
 BASES = {
-    "dqn": Base(lambda c: losses_of.dqn, _mlp),
-    "double-dqn": Base(lambda c: losses_of.double_dqn, _mlp),
-    "qr-dqn": Base(lambda c: losses_of.qr_dqn(c.quantiles, c.kappa), lambda c, A: distributional_mlp(c.features, A, c.quantiles)),
-    "c51": Base(lambda c: losses_of.c51(c.v_min, c.v_max, c.atoms), lambda c, A: distributional_mlp(c.features, A, c.atoms)),
-    "iqn": Base(lambda c: losses_of.iqn(c.quantiles, c.quantiles, kappa=c.kappa), lambda c, A: implicit_mlp(c.features, A)),
+    "dqn": Base(lambda c: losses_of.dqn, distributional=False),
+    "double-dqn": Base(lambda c: losses_of.double_dqn, distributional=False),
+    "qr-dqn": Base(lambda c: losses_of.qr_dqn(c.quantiles, c.kappa), lambda c, A, init: Distribution(A, c.quantiles, init)),
+    "c51": Base(lambda c: losses_of.c51(c.v_min, c.v_max, c.atoms), lambda c, A, init: Distribution(A, c.atoms, init)),
+    "iqn": Base(lambda c: losses_of.iqn(c.quantiles, c.quantiles, kappa=c.kappa), implicit=True),
 }
+
+
+def network_of(chosen: Base, c: Config, spec: Spec) -> Mapping[str, nn.Module]:
+    """The parts of the network that `c` names; all but the last are shared by the members of a chain."""
+    embed = {"embed": QuantileEmbedding()} if chosen.implicit else {}
+    if c.torso == "mlp":
+        return {"encode": Encode(spec.states), "torso": MLP(c.features), **embed, "head": chosen.output(c, spec.actions, LECUN)}
+    shape = (*spec.shape, c.frame_stack)
+    if len(spec.shape) != 2 or spec.dtype != "uint8":
+        raise Refusal(f"torso = {c.torso} needs frames of bytes (height, width); {spec.name} has {spec.dtype} of shape {spec.shape}")
+    if min(shape[:2]) < 36:
+        raise Refusal(f"torso = {c.torso} needs frames of at least 36 x 36; {spec.name} has {shape[0]} x {shape[1]}")
+    init, padding = FAN_IN if chosen.distributional else XAVIER, "VALID" if c.torso == "nature-valid" else "SAME"
+    return {"encode": Encode(flat=False), **nature(c.features, chosen.output(c, spec.actions, init), chosen.implicit, padding, init)}
 
 
 def base(name: str) -> Base:
@@ -106,14 +130,14 @@ def base(name: str) -> Base:
         raise Refusal(f"no base algorithm {name!r}: {type(error).__name__}: {error}") from error
     if not isinstance(found, Bellman):
         raise Refusal(f"{name} is no Bellman but {type(found).__name__}")
-    return Base(lambda c: found, _mlp)
+    return Base(lambda c: found, distributional=False)
 
 
 def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = None, optimiser: Any = None) -> Agent:
     """The agent of `config` on an environment like `spec`; `parts` and `optimiser` replace the network and Adam."""
     chosen = base(config.bellman)
     bellman = chosen.bellman(config)
-    parts = {"encode": Encode(spec.states), **(parts or chosen.parts(config, spec.actions))}
+    parts = {"encode": Encode(spec.states), **parts} if parts else network_of(chosen, config, spec)
     shared = tuple(parts)[:-1] if config.shared else ()
     win = window(parts, config.K, shared, config.frozen, config.consecutive)
     optimiser = optimiser or optax.adam(config.learning_rate, eps=config.adam_epsilon)

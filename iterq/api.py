@@ -26,7 +26,7 @@ from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet, fleet, place
 from iterq.loop import Callback, Session, Summary
-from iterq.presets import configure
+from iterq.presets import configure, preset_for
 from iterq.store import Run, config_from, flush
 
 FORMAT = 1
@@ -183,7 +183,7 @@ def _filled(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
 
 
 def make(
-    algorithm: str, env: Any, preset: str = "classic", network: Mapping[str, Any] | None = None, optimiser: Any = None, **fields: Any
+    algorithm: str, env: Any, preset: str | None = None, network: Mapping[str, Any] | None = None, optimiser: Any = None, **fields: Any
 ) -> Model:
     """A new model: an algorithm by name, on a Gymnasium id, an environment object or a function that makes one.
 
@@ -191,7 +191,7 @@ def make(
     """
     if not isinstance(fields.get("seeds", ()), tuple):
         fields["seeds"] = tuple(range(fields["seeds"])) if isinstance(fields["seeds"], int) else tuple(fields["seeds"])
-    return Model(configure(algorithm, preset, **fields), env, network, optimiser)
+    return Model(configure(algorithm, preset or preset_for(env), **fields), env, network, optimiser)
 
 
 def _preset(algorithm: str) -> Any:

@@ -85,6 +85,8 @@ class Config:
     acting: Literal["uniform", "first", "last", "episode"] = "uniform"
     """Which member acts: drawn at every step, the first, the last, or drawn at every episode."""
 
+    torso: Literal["mlp", "nature", "nature-valid"] = "mlp"
+    """Hidden layers only, or after the convolutions of Mnih et al. (2015) with SAME padding (7 744 features) or VALID (3 136)."""
     features: tuple[int, ...] = (120, 84)
     """Sizes of the hidden layers."""
     atoms: int = 51
@@ -194,6 +196,7 @@ CHOICES = {
     "reduce": ("auto", "mean", "sum"),
     "acting": ("uniform", "first", "last", "episode"),
     "replay": ("auto", "device", "host"),
+    "torso": ("mlp", "nature", "nature-valid"),
     "eval_policy": ("mean", "first", "last"),
     "log_style": ("sb3", "cleanrl", "dopamine"),
 }

@@ -15,7 +15,10 @@ import jax.numpy as jnp
 
 Params = dict[str, Any]
 Initializer = Callable[..., jax.Array]
-LECUN = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)  # of kernels (outputs, inputs)
+# Of kernels (outputs, inputs). Dopamine's JAX agents begin with XAVIER (DQN) or FAN_IN (all that learn distributions).
+LECUN = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
+XAVIER = nn.initializers.xavier_uniform(in_axis=-1, out_axis=-2)
+FAN_IN = nn.initializers.variance_scaling(3**-0.5, "fan_in", "uniform", in_axis=-1, out_axis=-2)
 
 
 class Network(NamedTuple):
@@ -59,16 +62,21 @@ def _further_inputs(part: nn.Module) -> int:
 
 
 class Encode(nn.Module):
-    """An observation as one vector (n,): bytes scaled to [0, 1], one of `states` as a one-hot, anything else flattened."""
+    """An observation as one vector (n,): bytes scaled to [0, 1], one of `states` as a one-hot, anything else flattened.
+
+    Without `flat`, images keep their shape (height, width, channels).
+    """
 
     states: int | None = None
+    flat: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         if self.states is not None:
             x = jax.nn.one_hot(x, self.states)
         scale = 1 / 255 if x.dtype == jnp.uint8 else 1
-        return x.reshape(-1).astype(jnp.float32) * scale
+        x = x.reshape(-1) if self.flat else x if x.ndim == 3 else x[..., None]
+        return x.astype(jnp.float32) * scale
 
 
 class Linear(nn.Module):
@@ -99,6 +107,48 @@ class MLP(nn.Module):
         for size in self.features:
             x = nn.relu(Linear(size, kernel_init=self.kernel_init)(x))
         return x
+
+
+class Convolution(nn.Module):
+    """A square convolution of one image: (height, width, channels) -> (height', width', features).
+
+    Patches times a matrix. Mapped over members or agents, parameters and all, this stays one batch of matrix products, where a
+    convolution would become a grouped one, which is slow on GPUs and very slow on CPUs.
+    """
+
+    features: int
+    size: int  # of the kernel, a multiple of the stride
+    stride: int
+    padding: str = "SAME"
+    kernel_init: Initializer = XAVIER
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        k, s, channels = self.size, self.stride, x.shape[-1]
+        kernel = self.param("kernel", self.kernel_init, (k, k, self.features, channels))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        pads = jax.lax.padtype_to_pads(x.shape[:2], (k, k), (s, s), self.padding)
+        height, width = ((n + sum(pad) - k) // s + 1 for n, pad in zip(x.shape[:2], pads, strict=True))
+        # Blocks of stride × stride become channels; a patch is then b × b neighbouring blocks.
+        b, tall, wide = k // s, (height + k // s - 1) * s, (width + k // s - 1) * s
+        x = jnp.pad(x, (*pads, (0, 0)))[:tall, :wide].reshape(tall // s, s, wide // s, s, channels)
+        x = x.transpose(0, 2, 1, 3, 4).reshape(tall // s, wide // s, s * s * channels)
+        patches = jnp.concatenate([x[i : i + height, j : j + width] for i in range(b) for j in range(b)], -1)
+        matrix = kernel.reshape(b, s, b, s, self.features, channels).transpose(4, 0, 2, 1, 3, 5).reshape(self.features, -1)
+        return jnp.tensordot(patches, matrix, ((2,), (1,))) + bias
+
+
+class Nature(nn.Module):
+    """The convolutions of Mnih et al. (2015) on frames (84, 84, stack): 7 744 features with SAME padding, 3 136 with VALID."""
+
+    padding: str = "SAME"
+    kernel_init: Initializer = XAVIER
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for features, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            x = nn.relu(Convolution(features, size, stride, self.padding, self.kernel_init)(x))
+        return x.reshape(-1)
 
 
 class Distribution(nn.Module):
@@ -142,3 +192,12 @@ def implicit_mlp(features: Sequence[int], actions: int, cosines: int = 64, kerne
     """`mlp` of an observation and N levels, (actions, N): the quantiles of IQN, with the levels entering in the part `embed`."""
     parts = mlp(features, actions, kernel_init)
     return {"torso": parts["torso"], "embed": QuantileEmbedding(cosines, kernel_init), "head": parts["head"]}
+
+
+def nature(features: Sequence[int], output: nn.Module, implicit: bool = False, padding: str = "SAME", init: Initializer = XAVIER) -> dict:
+    """Convolutions as the part `torso`; hidden layers and `output` together as the part `head`, which members of a chain do not share.
+
+    implicit: the levels of IQN enter in the part `embed`.
+    """
+    embed = {"embed": QuantileEmbedding(kernel_init=init)} if implicit else {}
+    return {"torso": Nature(padding, init), **embed, "head": nn.Sequential([MLP(tuple(features), init), output])}

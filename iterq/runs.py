@@ -1,6 +1,7 @@
 """The commands on runs: `iterq train`, `iterq resume`, `iterq eval`. Each takes its words and returns the exit code."""
 
 import dataclasses
+import itertools
 import json
 import math
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 from iterq.errors import Refusal
 from iterq.options import among, renamed, small_cli, tyro_cli
-from iterq.presets import ALGORITHMS, PRESETS, configure
+from iterq.presets import ALGORITHMS, PRESETS, configure, preset_for
 
 
 def train(argv: list[str]) -> int:
@@ -20,7 +21,7 @@ def train(argv: list[str]) -> int:
         return 0
     algorithm = among(argv[0], ALGORITHMS, "algorithm")
     words = renamed(argv[1:])
-    preset = words[words.index("--preset") + 1] if "--preset" in words[:-1] else "classic"
+    preset = last_of(words, "--preset") or preset_for(last_of(words, "--env"))
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
     options = tyro_cli(f"iterq train {algorithm}", ALGORITHMS[algorithm].about, config, words, {"preset": preset})
     config = options.config
@@ -31,6 +32,13 @@ def train(argv: list[str]) -> int:
     model = Model(config, config.env)
     out = options.out or Path("runs") / "train" / f"{algorithm}-{config.env.replace('/', '-').replace(':', '-')}"
     return go_on(model, out, options.json, new=True)
+
+
+def last_of(words: list[str], option: str) -> str | None:
+    """What the last `option VALUE` or `option=VALUE` among `words` says."""
+    values = [value for word, value in itertools.pairwise(words) if word == option]
+    values += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    return values[-1] if values else None
 
 
 def resume(argv: list[str]) -> int:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from iterq.networks import MLP, Distribution, Linear, Network, QuantileEmbedding, distributional_mlp, implicit_mlp, mlp, network
+from iterq.networks import MLP, Distribution, Linear, Nature, Network, QuantileEmbedding, distributional_mlp, implicit_mlp, mlp, network
 
 
 def test_parts_apply_in_order_and_a_module_alone_is_a_network():
@@ -106,3 +106,28 @@ def test_parts_with_state_and_empty_networks_are_refused():
         network({"norm": Stateful()}).init(jax.random.key(0), jnp.ones(3))
     with pytest.raises(ValueError, match="at least one part"):
         network({})
+
+
+@pytest.mark.parametrize(("padding", "features"), [("SAME", 7744), ("VALID", 3136)])
+def test_the_nature_torso_equals_flax_convolutions(padding, features):
+    class Reference(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            for channels, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+                x = nn.relu(nn.Conv(channels, (size, size), (stride, stride), padding)(x))
+            return x.reshape(-1)
+
+    torso, plain, x = Nature(padding), Reference(), jax.random.uniform(jax.random.key(0), (84, 84, 4))
+    params = torso.init(jax.random.key(1), x)["params"]
+    theirs = {
+        f"Conv_{i}": {"kernel": params[f"Convolution_{i}"]["kernel"].transpose(0, 1, 3, 2), "bias": jnp.zeros(n)}
+        for i, n in enumerate((32, 64, 64))
+    }
+    ours, expected = torso.apply({"params": params}, x), plain.apply({"params": theirs}, x)
+    assert ours.shape == (features,)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    # Xavier: uniform within √(6 / (fan in + fan out)), the fans those of a convolution.
+    for i, (channels, n, size) in enumerate(((4, 32, 8), (32, 64, 4), (64, 64, 3))):
+        bound = (6 / (size * size * (channels + n))) ** 0.5
+        largest = np.abs(params[f"Convolution_{i}"]["kernel"]).max()
+        assert 0.98 * bound < largest <= bound

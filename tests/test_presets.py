@@ -63,8 +63,9 @@ def test_every_algorithm_goes_with_every_preset(algorithm, preset):
     assert config.algorithm == algorithm
     for name, value in ALGORITHMS[algorithm].values.items():
         assert getattr(config, name) == value
-    for name in set(PRESETS[preset].values) - set(ALGORITHMS[algorithm].values):
-        assert getattr(config, name) == PRESETS[preset].values[name]
+    values = {**PRESETS[preset].values, **PRESETS[preset].special.get(algorithm, {})}
+    for name in set(values) - set(ALGORITHMS[algorithm].values):
+        assert getattr(config, name) == values[name]
     assert (config.K > 1) == (algorithm.startswith("i-") or algorithm == "bootstrapped-dqn")
     json.dumps(dataclasses.asdict(config), allow_nan=False)
 

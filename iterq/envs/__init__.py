@@ -1,10 +1,11 @@
-"""Environments: pure-JAX ones by the ids of `pure.PURE`, everything else through Gymnasium."""
+"""Environments: pure-JAX ones by the ids of `pure.PURE`, Atari games, everything else through Gymnasium."""
 
 import difflib
 from typing import Any
 
 from iterq.envs.base import PureEnv, Spec, spec
 from iterq.errors import Refusal
+from iterq.games import game_of
 
 
 def resolve(env: Any) -> tuple[Any, Spec]:
@@ -19,6 +20,11 @@ def resolve(env: Any) -> tuple[Any, Spec]:
     if isinstance(env, PureEnv):
         return env, spec(env)
     from iterq.envs.host import HostEnv, host_env
+
+    if isinstance(env, str) and (game := game_of(env)):
+        from iterq.envs.atari import atari_env
+
+        env = atari_env(game)
 
     kind = env if isinstance(env, HostEnv) else host_env(env)
     return kind, kind.spec

@@ -26,6 +26,7 @@ class HostEnv(NamedTuple):
     spec: Spec
     make: Callable[[], Any]  # a new instance
     own: Any = None  # the user's object, which is the first of them and not ours to close
+    many: Any = None  # what steps the environments of a group; see `HostEnvs`, which does if this is None
 
 
 class Answer(NamedTuple):
@@ -111,12 +112,15 @@ class HostEnvs:
 
     def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int) -> None:
         self.kind, self.seeds, self.purpose = kind, seeds, purpose
-        self.envs = [kind.make() for _ in seeds]
+        self.envs = self._make()
         self.episode = [-1] * len(seeds)  # the number of the current episode
         self.actions: list[list[int]] = [[] for _ in seeds]  # taken in it
         self.total = [0.0] * len(seeds)
         self.over = [True] * len(seeds)
         self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
+
+    def _make(self) -> list[Any]:
+        return [self.kind.make() for _ in self.seeds]
 
     def reset(self) -> Answer:
         """Start the first episode of every agent."""
@@ -125,20 +129,9 @@ class HostEnvs:
     def step(self, actions: np.ndarray, n: int) -> tuple[Answer, list[Episode]]:
         """Step `n` of every agent, and the episodes that it ends. If an environment raises, nothing has happened to any of them."""
         count = len(self.seeds)
-        frame = np.empty_like(self.frame)
-        reward, terminated, truncated = np.zeros(count, np.float32), np.zeros(count, bool), np.zeros(count, bool)
-        first = np.array(self.over)
-        chosen, total = actions.tolist(), [0.0] * count
-        for j, env in enumerate(self.envs):
-            try:
-                if first[j]:
-                    frame[j] = env.reset(seed=episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1))[0]
-                else:
-                    frame[j], gain, terminated[j], truncated[j], _ = env.step(chosen[j] + self.kind.spec.first_action)
-                    total[j] = float(gain)
-            except Exception as error:
-                raise EnvironmentFailure(_raised(self.kind, error, f"at step {n} of seed {self.seeds[j]}")) from error
-        reward[:] = total
+        first, chosen = np.array(self.over), actions.tolist()
+        starts = [episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1) if first[j] else None for j in range(count)]
+        frame, total, terminated, truncated = self._answers(starts, chosen, n)
         ended = []
         for j in range(count):
             if first[j]:
@@ -150,7 +143,22 @@ class HostEnvs:
             if self.over[j]:
                 ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
         self.frame = frame
-        return Answer(frame, reward, terminated, first), ended
+        return Answer(frame, np.array(total, np.float32), terminated, first), ended
+
+    def _answers(self, starts: list[int | None], actions: list[int], n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
+        """Frames, rewards, terminated and truncated over agents; `starts`: the seed of an episode to start, None to take the action."""
+        frame, total = np.empty_like(self.frame), [0.0] * len(starts)
+        terminated, truncated = np.zeros(len(starts), bool), np.zeros(len(starts), bool)
+        for j, env in enumerate(self.envs):
+            try:
+                if (start := starts[j]) is not None:
+                    frame[j] = env.reset(seed=start)[0]
+                else:
+                    frame[j], gain, terminated[j], truncated[j], _ = env.step(actions[j] + self.kind.spec.first_action)
+                    total[j] = float(gain)
+            except Exception as error:
+                raise EnvironmentFailure(_raised(self.kind, error, f"at step {n} of seed {self.seeds[j]}")) from error
+        return frame, total, terminated, truncated
 
     def journal(self, j: int) -> dict[str, Any]:
         """All that is needed to bring the environment of agent `j` back to where it is: plain arrays and numbers."""
@@ -164,17 +172,22 @@ class HostEnvs:
 
     def restore(self, j: int, journal: dict[str, Any]) -> None:
         """Repeat the current episode of agent `j`; refused if it does not lead to the frame that was seen."""
-        env, spec, episode = self.envs[j], self.kind.spec, int(journal["episode"])
+        spec, episode = self.kind.spec, int(journal["episode"])
         try:
-            frame = env.reset(seed=episode_seed(self.seeds[j], self.purpose, episode))[0]
-            for action in journal["actions"].tolist():
-                frame = env.step(action + spec.first_action)[0]
+            frame = self._repeat(j, episode_seed(self.seeds[j], self.purpose, episode), journal["actions"])
         except Exception as error:
             raise Refusal(_raised(self.kind, error, f"when an episode of seed {self.seeds[j]} was repeated")) from error
         if not np.array_equal(np.asarray(frame, spec.dtype), journal["frame"], equal_nan=spec.dtype == "float32"):
             raise Refusal(f"{spec.name} does not repeat an episode from its seed and actions, so the run cannot be resumed exactly")
         self.episode[j], self.actions[j], self.total[j] = episode, journal["actions"].tolist(), float(journal["total"])
         self.over[j], self.frame[j] = bool(journal["over"]), frame
+
+    def _repeat(self, j: int, start: int, actions: np.ndarray) -> Any:
+        """The frame after `actions` in the episode of the seed `start`."""
+        frame = self.envs[j].reset(seed=start)[0]
+        for action in actions.tolist():
+            frame = self.envs[j].step(action + self.kind.spec.first_action)[0]
+        return frame
 
     def close(self) -> None:
         for env in self.envs:

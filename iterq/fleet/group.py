@@ -59,7 +59,7 @@ class Group:
     def __init__(self, shared: Any, kind: HostEnv, seeds: Sequence[int], first: int, lanes: list[Packed]) -> None:
         """first: the number of the group's first agent in the fleet; lanes: the learners."""
         self.shared, self.agent, self.memory, self.seeds, self.first = shared, shared.agent, shared.memory, tuple(seeds), first
-        self.envs = HostEnvs(kind, seeds, TRAINING)
+        self.envs = (kind.many or HostEnvs)(kind, seeds, TRAINING)
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
         self.lanes = lanes
         self.n = -1  # steps answered; -1: the first frame is not seen yet

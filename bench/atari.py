@@ -56,7 +56,13 @@ def emulators(game: str, S: int, steps: int) -> float:
 
 def loop(options: Options, K: int) -> dict[str, float]:
     """The whole loop after warm-up, at the final share of random actions; then updates alone."""
-    fields: Any = {"learning_starts": 400, "epsilon_decay": 1, "buffer_size": options.buffer_size, "log_every": 10**9, "checkpoint_every": 0}
+    fields: Any = {
+        "learning_starts": 400,
+        "epsilon_decay": 1,
+        "buffer_size": options.buffer_size,
+        "log_every": 10**9,
+        "checkpoint_every": 0,
+    }
     model = make(options.algorithm, options.game, K=K, seeds=options.S, torso=options.torso, **fields)
     model.learn(600)
     assert model.session

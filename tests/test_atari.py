@@ -106,7 +106,7 @@ class SpyingArcade:
 @pytest.mark.parametrize("name", ["Breakout", "ALE/Breakout-v5", "BreakoutNoFrameskip-v4"])
 def test_ids_mean_one_specification(name):
     kind, spec = resolve(name)
-    assert kind.many is Emulators
+    assert isinstance(kind.make(), Atari)
     assert spec == ("ALE/Breakout-v5", (84, 84), "uint8", 4, None, 0)
 
 
@@ -190,23 +190,23 @@ def test_a_game_does_not_depend_on_what_was_played_before(fleet):
 def test_a_dead_emulator_is_named(fleet):
     envs = fleet("Pong", [0, 1])
     envs.reset()
-    os.kill(envs._workers[0].pid, signal.SIGKILL)
+    os.kill(envs.workers[0].process.pid, signal.SIGKILL)
     with pytest.raises(EnvironmentFailure, match="an emulator of ALE/Pong-v5 has died"):
         play(envs, 5)
 
 
 def test_what_an_emulator_raises_is_told(fleet):
-    envs = fleet("Pong", [3])
+    envs = fleet("Pong", [3, 4])
     envs.reset()
     with pytest.raises(EnvironmentFailure, match=r"ALE/Pong-v5 raised IndexError: .* at step 1 of seed 3"):
-        envs.step(np.array([17], np.int32), 1)
+        envs.step(np.array([17, 0], np.int32), 1)
 
 
 def test_signals_for_the_whole_group_do_not_stop_emulators(fleet):
-    envs = fleet("Pong", [0])
+    envs = fleet("Pong", [0, 1])
     envs.reset()
     for number in (signal.SIGINT, signal.SIGTERM):
-        os.kill(envs._workers[0].pid, number)
+        os.kill(envs.workers[0].process.pid, number)
     play(envs, 5)
-    assert envs.episode == [0]
+    assert envs.episode == [0, 0]
     assert episode_seed(0, TRAINING, 0) != episode_seed(0, TRAINING, 1)

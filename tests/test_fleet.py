@@ -125,13 +125,8 @@ def test_learning_in_pieces_equals_learning_at_once(env):
 
 
 def test_a_replay_on_the_host_equals_one_on_the_device():
-    # Without being told, it is on the device.
-    assert (
-        differing(
-            states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="host"), states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay="device")
-        )
-        == []
-    )
+    on_host, on_device = (states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay=place) for place in ("host", "device"))
+    assert differing(on_host, on_device) == []
 
 
 # Both drivers against a plain loop

@@ -23,6 +23,25 @@ from iterq.programs import program
 from iterq.replay import Memory, record
 
 
+class Counts(NamedTuple):
+    """What is asked of a `Learner` all the time, without its large arrays."""
+
+    updates: Any
+    since: Any
+    losses: Any
+    broken: Any
+
+
+def counts(learner: Learner) -> Counts:
+    """Of a learner."""
+    return Counts(*(getattr(learner, name) for name in Counts._fields))
+
+
+def counted(learner: Learner) -> Learner:
+    """The learner when its metrics have been told."""
+    return learner._replace(since=jnp.zeros_like(learner.since), losses=jnp.zeros_like(learner.losses))
+
+
 class Evaluation(NamedTuple):
     """Greedy episodes of one agent."""
 
@@ -90,6 +109,14 @@ class Fleet:
     def learners(self, new: list[Learner]) -> None:
         raise NotImplementedError
 
+    def counts(self) -> list[Counts]:
+        """Trees, one per lane."""
+        return [counts(learner) for learner in self.learners]
+
+    def counted(self) -> None:
+        """Begin to count and sum anew."""
+        self.learners = [counted(learner) for learner in self.learners]
+
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
         """Let all agents go on to step `target`, or until `stop()`."""
         raise NotImplementedError
@@ -125,20 +152,20 @@ class Fleet:
         if self.n > self.agent.config.learning_starts:
             found = [self._diagnose(*args, self.n) for args in zip(self.learners, self.batches(SAMPLE_TO_DIAGNOSE), strict=True)]
             diagnosed = [self.of(found, s) for s in everyone]
+        lanes = self.counts()
         for s in everyone:
-            learner = self.of(self.learners, s)
+            learner = self.of(lanes, s)
             row = {"train/n_updates": int(learner.updates), "train/learning_rate": self.agent.config.learning_rate}
             if learner.since:
                 losses = learner.losses / learner.since
                 row["train/loss"] = float(losses.mean())
                 row |= {f"iqn/td_loss_{k}": float(loss) for k, loss in enumerate(losses, 1)}
             rows.append(row | {name: float(x) for name, x in diagnosed[s].items()})
-        self.learners = [
-            learner._replace(since=jnp.zeros_like(learner.since), losses=jnp.zeros_like(learner.losses)) for learner in self.learners
-        ]
+        self.counted()
         return rows
 
     def broken(self) -> tuple[int, int] | None:
         """(step, seed) of the first loss that was not finite."""
-        steps = [(int(self.of(self.learners, s).broken), seed) for s, seed in enumerate(self.seeds)]
+        lanes = self.counts()
+        steps = [(int(self.of(lanes, s).broken), seed) for s, seed in enumerate(self.seeds)]
         return min((found for found in steps if found[0]), default=None)

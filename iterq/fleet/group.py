@@ -9,7 +9,7 @@ import numpy as np
 
 from iterq.agents import EVALUATE, Agent, Noise, address
 from iterq.envs.host import TRAINING, Answer, Episode, HostEnv, HostEnvs
-from iterq.fleet.base import lift, wide
+from iterq.fleet.base import counted, counts, lift, wide
 from iterq.pack import Packed, Packer, packer
 from iterq.programs import program
 from iterq.replay import Memory
@@ -35,6 +35,8 @@ class Shared:
 
         self.greedy, self.draw_ahead = program(lift(greedy, common=2)), program(draw_ahead)
         self.pack, self.unpack = program(lift(self.learners.pack)), program(lift(self.learners.unpack))
+        self.counts = program(lift(lambda lane: counts(self.learners.unpack(lane))))
+        self.counted = program(lift(lambda lane: self.learners.pack(counted(self.learners.unpack(lane)))), donate_argnums=0)
 
     def act(self, learner: Packed, head: Any, obs: Any, words: Any) -> Any:
         """The action of one agent; `words` are its noise, packed."""
@@ -87,8 +89,8 @@ class Group:
         """Of agent `j`, on the host."""
         raise NotImplementedError
 
-    def keep(self, j: int, kept: Kept) -> None:
-        """Bring agent `j` back to `kept`."""
+    def keep(self, j: int, kept: Kept, n: int) -> None:
+        """Bring agent `j` back to `kept`, with step `n` to be answered."""
         raise NotImplementedError
 
     def tick(self) -> list[Episode]:

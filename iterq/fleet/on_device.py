@@ -1,9 +1,10 @@
 """Groups whose experience is kept on the device: one call per step writes it and acts, one per lane learns.
 
-What goes in and out travels packed: the answers as records of the replay, `meta` as four numbers per agent.
+What goes in and out travels packed: the answers as records of the replay, `meta` as five numbers per agent.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -27,41 +28,39 @@ class DevicePrograms(Shared):
         super().__init__(agent, memory)
         size, learners = agent.config.batch_size, self.learners
 
-        def see(learner: Packed, replay: Replay, meta: Any, row: Any, words: Any, n: Any) -> tuple[Replay, Any]:
-            """`row`: the answer to the last action and the frame to act on, as one record. (4,) `meta`: see `DeviceGroup`."""
-            replay = close_row(memory, replay._replace(counts=meta[2:]), n - 2, meta[1], row[ANSWER:CLOSED])
+        def see(learner: Packed, replay: Replay, meta: Any, row: Any, noise: Any) -> tuple[Replay, Any]:
+            """`row`: the answer to the last action and the frame to act on, as one record. (5,) `meta`: see `DeviceGroup`."""
+            n = meta[4] + 1
+            words = noise[n % AHEAD]
+            replay = close_row(memory, replay._replace(counts=meta[2:4]), n - 2, meta[1], row[ANSWER:CLOSED])
             replay = open_row(memory, replay, n - 1, row[CLOSED:])
             obs = observe(memory, reader(memory, replay.data), n[None] - 1)[0]
             head = jnp.where(row[CLOSED] > 0, self.noise(words).member, meta[0])
-            return replay._replace(counts=None), jnp.stack([head, self.act(learner, head, obs, words), *replay.counts])
+            return replay._replace(counts=None), jnp.stack([head, self.act(learner, head, obs, words), *replay.counts, n])
 
-        def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any, n: Any) -> tuple[list[Replay], Any]:
-            done = of_group(see, (lanes, replays, meta, rows, noise[:, n % AHEAD]), n)
+        def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any]:
+            done = of_group(see, (lanes, replays, meta, rows, noise))
             return [replay for replay, _ in done], joined([meta for _, meta in done])
 
-        def draw(learner: Packed, replay: Replay, counts: Any, n: Any, purpose: Any) -> Any:
-            return sample(memory, replay._replace(counts=counts), n, address(learners.unpack(learner).root, purpose, n), size)
+        def draw(learner: Packed, replay: Replay, meta: Any, purpose: int) -> Any:
+            key = address(learners.unpack(learner).root, purpose, meta[4])
+            return sample(memory, replay._replace(counts=meta[2:4]), meta[4], key, size)
 
-        def learn(learner: Packed, replay: Replay, counts: Any, n: Any, moving: bool) -> tuple[Packed, Any]:
+        def learn(learner: Packed, replay: Replay, meta: Any, moving: bool) -> tuple[Packed, Any]:
             """Also the priorities that change by it."""
-            batch = draw(learner, replay, counts, n, SAMPLE)
-            moved, losses = agent.learn(learners.unpack(learner), batch, n, moving)
+            batch = draw(learner, replay, meta, SAMPLE)
+            moved, losses = agent.learn(learners.unpack(learner), batch, meta[4], moving)
             tree = priorities.learned(replay.tree, batch.slot, losses / batch.weight) if memory.prioritised else None
             return learners.pack(moved), tree
 
-        def counts_of(meta: Any, j: Any) -> Any:
-            return meta[:, 2:] if wide() else meta[j, 2:]
-
-        def learn_lane(lane: Packed, replay: Replay, meta: Any, j: Any, n: Any, moving: bool) -> tuple[Packed, Any]:
-            return lift(partial(learn, moving=moving), common=1)(lane, replay, counts_of(meta, j), n)
-
-        def draw_lane(lane: Packed, replay: Replay, meta: Any, j: Any, n: Any, purpose: Any) -> Any:
-            return lift(draw, common=2)(lane, replay, counts_of(meta, j), n, purpose)
+        def of_lane(f: Callable) -> Any:
+            """f of lane `j`, given what is known of all agents."""
+            return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
         self.see = program(see_all, donate_argnums=(0, 1))
         # The host knows at which steps the window moves, and a program that need not ask is shorter.
-        self.learn = [program(partial(learn_lane, moving=moving), donate_argnums=0) for moving in (False, True)]
-        self.draw = program(draw_lane)
+        self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
+        self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
         self.empty = program(lift(lambda agent: empty(memory)._replace(counts=None)))
 
 
@@ -73,10 +72,10 @@ class DeviceGroup(Group):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         agents = jnp.arange(len(self.seeds))
-        self.replays = [
-            self.shared.empty(lane) for lane in ([agents] if wide() else agents)
-        ]  # The member that acts in this episode, the action to be answered, and the counts of the replay: together, to travel as one.
-        self.meta: Any = jnp.tile(jnp.array([1, 0, 0, 0], jnp.int32), (len(self.seeds), 1))
+        self.replays = [self.shared.empty(lane) for lane in ([agents] if wide() else agents)]
+        # The member that acts in this episode, the action to be answered, the counts of the replay, and the step: all that a call
+        # needs beside large arrays, kept where it is needed, since on a GPU every number that is sent costs as much as a frame.
+        self.meta: Any = jnp.tile(jnp.array([1, 0, 0, 0, 0], jnp.int32), (len(self.seeds), 1))
 
     def actions(self) -> np.ndarray:
         return np.asarray(self.meta)[:, 1]
@@ -85,29 +84,32 @@ class DeviceGroup(Group):
         rows: Any = np.zeros(len(self.seeds), self.memory.row)
         rows["reward"], rows["terminated"], rows["first"], rows["frame"] = answer.reward, answer.terminated, answer.first, answer.frame
         packed = rows.view(np.uint8).reshape(len(self.seeds), -1)
-        self.replays, self.meta = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise, np.int32(n))
+        self.replays, self.meta = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise)
 
     def batches(self, purpose: int, n: int) -> list[Any]:
-        pairs = enumerate(zip(self.lanes, self.replays, strict=True))
-        return [self.shared.draw(*pair, self.meta, j, n, purpose) for j, pair in pairs]
+        return [self.shared.draw(purpose)(*args) for args in self._lanes()]
+
+    def _lanes(self) -> list[tuple]:
+        """What programs of one lane are called with."""
+        which = [()] if wide() else [(np.int32(j),) for j in range(len(self.seeds))]
+        return [(lane, replay, self.meta, *j) for lane, replay, j in zip(self.lanes, self.replays, which, strict=True)]
 
     def learn(self, n: int) -> None:
-        pairs = enumerate(zip(self.lanes, self.replays, strict=True))
         learn = self.shared.learn[self.agent.moves(n)]
-        done = [learn(*pair, self.meta, np.int32(j), np.int32(n)) for j, pair in pairs]
+        done = [learn(*args) for args in self._lanes()]
         self.lanes = [lane for lane, _ in done]
         if self.memory.prioritised:
             self.replays = [replay._replace(tree=tree) for replay, (_, tree) in zip(self.replays, done, strict=True)]
 
     def kept(self, j: int) -> Kept:
-        head, action, *counts = np.asarray(self.meta)[j]
+        head, action, *counts, _ = np.asarray(self.meta)[j]
         replay = jax.tree.map(lambda x: np.asarray(x[j]), self.replays[0]) if wide() else jax.tree.map(np.asarray, self.replays[j])
         return Kept(replay._replace(counts=np.array(counts, np.int32)), head, action)
 
-    def keep(self, j: int, kept: Kept) -> None:
+    def keep(self, j: int, kept: Kept, n: int) -> None:
         rows = kept.replay._replace(counts=None)
         if wide():
             self.replays = [jax.tree.map(lambda x, new: x.at[j].set(new), self.replays[0], rows)]
         else:
             self.replays[j] = jax.tree.map(jnp.asarray, rows)
-        self.meta = self.meta.at[j].set(jnp.array([kept.head, kept.action, *kept.replay.counts]))
+        self.meta = self.meta.at[j].set(jnp.array([kept.head, kept.action, *kept.replay.counts, n]))

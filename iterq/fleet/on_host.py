@@ -88,7 +88,7 @@ class HostGroup(Group):
     def kept(self, j: int) -> Kept:
         return Kept(Replay(self.replay.bytes[j], self.replay.counts[j]), self.head[j], self.actions()[j])
 
-    def keep(self, j: int, kept: Kept) -> None:
+    def keep(self, j: int, kept: Kept, n: int) -> None:
         self.replay.bytes[j], self.replay.counts[j] = kept.replay.data, kept.replay.counts
         self.head[j] = kept.head
         self.chosen = self.actions().copy()

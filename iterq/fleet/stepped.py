@@ -3,6 +3,8 @@
 A fleet is split into two groups that take turns: while the environments of one step, the device works for the other.
 """
 
+import itertools
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,27 +13,29 @@ import numpy as np
 
 from iterq.agents import Agent, Learner
 from iterq.envs.host import HostEnv, play
-from iterq.fleet.base import Evaluation, Fleet, wide
+from iterq.fleet.base import Counts, Evaluation, Fleet, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms
 from iterq.fleet.on_host import HostGroup, HostPrograms
 from iterq.parallel import run_all
+
+GROUPS = int(os.environ.get("NG", 2))
 
 
 class Stepped(Fleet):
     """The fleet; `on_host` keeps experience in the host's memory."""
 
     def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False) -> None:
-        half = (len(seeds) + 1) // 2
-        groups = [group for group in (seeds[:half], seeds[half:]) if group]
+        groups = [tuple(group.tolist()) for group in np.array_split(seeds, min(GROUPS, len(seeds)))]
         super().__init__(agent, groups)
         self.kind = kind
         self.programs = (HostPrograms if on_host else DevicePrograms)(agent, self.memory)
         lanes = [self.programs.pack(learner) for learner in self.start(agent.init)]
-        ends = (1, 2) if wide() else (half, len(seeds))  # of the lanes of each group
+        starts = np.cumsum([0, *map(len, groups)]).tolist()
+        lanes = [[lane] for lane in lanes] if wide() else [lanes[i:j] for i, j in itertools.pairwise(starts)]
         self.groups: list[Group] = [
-            (HostGroup if on_host else DeviceGroup)(self.programs, kind, group, start, lanes[i:j])
-            for group, start, i, j in zip(groups, (0, half), (0, *ends), ends, strict=False)
+            (HostGroup if on_host else DeviceGroup)(self.programs, kind, group, start, mine)
+            for group, start, mine in zip(groups, starts, lanes, strict=False)
         ]
         self._at = [(group, j) for group in self.groups for j in range(len(group.seeds))]
 
@@ -48,6 +52,13 @@ class Stepped(Fleet):
         rest = iter(new)
         for group in self.groups:
             group.lanes = [self.programs.pack(next(rest)) for _ in group.lanes]
+
+    def counts(self) -> list[Counts]:
+        return [self.programs.counts(lane) for group in self.groups for lane in group.lanes]
+
+    def counted(self) -> None:
+        for group in self.groups:
+            group.lanes = [self.programs.counted(lane) for lane in group.lanes]
 
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
         failures: list[Exception] = []
@@ -94,8 +105,8 @@ class Stepped(Fleet):
         learners = self.learners
         self.put(learners, s, state["learner"])
         self.learners = learners
-        group.keep(j, Kept(*(state[name] for name in Kept._fields)))
         group.n, group.learned = int(state["n"]), int(state["learned"])
+        group.keep(j, Kept(*(state[name] for name in Kept._fields)), group.n + 1)
         group.envs.restore(j, state["world"])
         group.look_ahead(group.n + 1)
 

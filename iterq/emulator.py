@@ -10,11 +10,9 @@ This module needs no JAX, so that a process that only emulates starts quickly an
 
 import mmap
 import os
-import select
 import signal
 import struct
 import sys
-import time
 from typing import Any
 
 import gymnasium
@@ -34,7 +32,6 @@ SLOT = np.dtype(
     ]
 )
 STEP, REPLAY = b"s", b"r"
-AWAKE = float(os.environ.get("AWAKE", 0))  # seconds
 
 
 def arcade(game: str) -> Any:
@@ -127,7 +124,7 @@ def serve(game: str, memory: int, first: int, last: int, orders: int, done: int)
     slots: Any = np.frombuffer(mmap.mmap(memory, 0), SLOT)
     envs = [Atari(game) for _ in range(first, last)]
     os.write(done, b".")
-    while order := _order(orders):
+    while order := os.read(orders, 1):
         if order == REPLAY:
             j, count = struct.unpack("<qq", _read(orders, 16))
             tasks = [(replay, j, np.frombuffer(_read(orders, 4 * count), "<i4"))]
@@ -139,15 +136,6 @@ def serve(game: str, memory: int, first: int, last: int, orders: int, done: int)
             except Exception as error:  # noqa: BLE001, told to the fleet
                 slots[j]["error"] = f"{type(error).__name__}: {error}".encode()[:200]
         os.write(done, b".")
-
-
-def _order(pipe: int) -> bytes:
-    """The next byte, empty if the fleet is gone. Where cores abound, it is first waited for awake: being woken takes long."""
-    awake = time.perf_counter() + AWAKE if (os.cpu_count() or 1) >= 8 else 0
-    while time.perf_counter() < awake:
-        if select.select([pipe], [], [], 0)[0]:
-            break
-    return os.read(pipe, 1)
 
 
 def _read(pipe: int, count: int) -> bytes:

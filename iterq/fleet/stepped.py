@@ -1,10 +1,9 @@
 """Agents on host environments: Python steps the environments around a call of the device.
 
-A fleet is split into two groups that take turns: while the environments of one step, the device works for the other.
+A fleet is split into groups that take turns: while the environments of one step, the device works for another.
 """
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,14 +18,15 @@ from iterq.fleet.on_device import DeviceGroup, DevicePrograms
 from iterq.fleet.on_host import HostGroup, HostPrograms
 from iterq.parallel import run_all
 
-GROUPS = int(os.environ.get("NG", 2))
-
 
 class Stepped(Fleet):
     """The fleet; `on_host` keeps experience in the host's memory."""
 
     def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False) -> None:
-        groups = [tuple(group.tolist()) for group in np.array_split(seeds, min(GROUPS, len(seeds)))]
+        # Two suffice to keep a CPU busy. On an accelerator an update of many agents takes longer than a step of their environments, and
+        # smaller groups wait less for it.
+        many = max(2, min(4, len(seeds) // 4)) if wide() else 2
+        groups = [tuple(group.tolist()) for group in np.array_split(seeds, min(many, len(seeds)))]
         super().__init__(agent, groups)
         self.kind = kind
         self.programs = (HostPrograms if on_host else DevicePrograms)(agent, self.memory)

@@ -66,12 +66,12 @@ class Session:
             self.elapsed, self.evaluated = found.elapsed, found.step
             self.recent = {seed: self.tracker.recent(seed) for seed in self.fleet.seeds}
 
-    def train(self, total: int, bar: bool = True, callback: Callback | None = None) -> Summary:
-        """Go on until every agent has taken `total` steps."""
+    def train(self, total: int, bar: bool = True, callback: Callback | None = None, stop: Callable[[], bool] | None = None) -> Summary:
+        """Go on until every agent has taken `total` steps, or until `stop()`; without it, until a signal asks to."""
         fleet, config, started = self.fleet, self.config, time.perf_counter()
         n = begun = max(fleet.n, 0)
         warm: tuple[float, int] | None = None
-        with stopping() as stop, self._guarded(started), bar_of(fleet, total - n, bar) as advance:
+        with contextlib.nullcontext(stop) if stop else stopping() as stop, self._guarded(started), bar_of(fleet, total - n, bar) as advance:
             if self.evaluated < 0 and config.eval_every:
                 self._evaluate(0)
             while n < total and not stop():

@@ -5,10 +5,14 @@ import itertools
 import json
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from iterq.config import Config
 from iterq.errors import Refusal
+from iterq.games import game_of
 from iterq.options import among, renamed, small_cli, tyro_cli
 from iterq.presets import ALGORITHMS, PRESETS, configure, preset_for
 
@@ -21,17 +25,23 @@ def train(argv: list[str]) -> int:
         return 0
     algorithm = among(argv[0], ALGORITHMS, "algorithm")
     words = renamed(argv[1:])
-    preset = last_of(words, "--preset") or preset_for(last_of(words, "--env"))
+    preset = last_of(words, "--preset") or preset_for((last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
     options = tyro_cli(f"iterq train {algorithm}", ALGORITHMS[algorithm].about, config, words, {"preset": preset})
     config = options.config
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
-    from iterq.api import Model
+    name = config.env.replace("/", "-").replace(":", "-")
+    out, envs = options.out or Path("runs") / "train" / f"{algorithm}-{name}", config.env.split(",")
+    runs = {out: config} if len(envs) == 1 else {out / folder_of(env): dataclasses.replace(config, env=env) for env in envs}
+    if len(runs) < len(envs):
+        raise Refusal(f"--env {config.env} names an environment twice")
+    return go_on(runs, options.json, new=True)
 
-    model = Model(config, config.env)
-    out = options.out or Path("runs") / "train" / f"{algorithm}-{config.env.replace('/', '-').replace(':', '-')}"
-    return go_on(model, out, options.json, new=True)
+
+def folder_of(env: str) -> str:
+    """Where the run of one of several environments goes: `Pong` for every id of that game."""
+    return game_of(env) or env.replace("/", "-").replace(":", "-")
 
 
 def last_of(words: list[str], option: str) -> str | None:
@@ -44,35 +54,73 @@ def last_of(words: list[str], option: str) -> str | None:
 def resume(argv: list[str]) -> int:
     """`iterq resume RUN`"""
     options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0)}, "RUN")
+    from iterq.store import CONFIG, read_config
+
+    root = Path(options["RUN"])
+    several = [] if (root / CONFIG).exists() else sorted(path.parent for path in root.glob(f"*/{CONFIG}"))
+    runs = {folder: read_config(folder) for folder in several or [root]}
+    if total := options["total_timesteps"]:
+        runs = {folder: dataclasses.replace(config, total_timesteps=total) for folder, config in runs.items()}
+    return go_on(runs, options["json"], new=False)
+
+
+def go_on(runs: dict[Path, Config], as_json: bool, new: bool) -> int:
+    """Train in run directories, side by side, each to the end of its configuration, and report."""
     from iterq.api import Model
-    from iterq.store import read_config
+    from iterq.loop import stopping
+    from iterq.parallel import run_all
 
-    config = read_config(Path(options["RUN"]))
-    if options["total_timesteps"]:
-        config = dataclasses.replace(config, total_timesteps=options["total_timesteps"])
-    return go_on(Model(config, config.env), Path(options["RUN"]), options["json"], new=False)
+    sessions: dict[Path, Any] = {}
+    failures: list[Exception] = []
+
+    def train(session: Any, stop: Callable[[], bool]) -> Any:
+        try:
+            return session.train(session.config.total_timesteps, bar=False, stop=lambda: stop() or bool(failures))
+        except Exception as error:  # noqa: BLE001, raised again when the others have come to rest
+            failures.append(error)
+
+    try:
+        for out, config in runs.items():
+            sessions[out] = opened(Model(config, config.env), out, new, len(runs))
+        if len(runs) == 1:
+            summaries = {out: session.train(session.config.total_timesteps) for out, session in sessions.items()}
+        else:
+            with stopping() as stop:
+                summaries = run_all({out: partial(train, session, stop) for out, session in sessions.items()}, workers=len(runs))
+    finally:
+        for session in sessions.values():
+            session.close()
+    if failures:
+        raise failures[0]
+    found = [told(out, sessions[out].config, summaries[out]) for out in runs]
+    if as_json:
+        print(json.dumps(found if len(found) > 1 else found[0], allow_nan=False))
+    else:
+        for row in found:
+            show(row)
+    return 0
 
 
-def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
-    """Train `model` in the run directory `out` to the end of its configuration, and report."""
+def opened(model: Any, out: Path, new: bool, beside: int) -> Any:
+    """The session of `model` in the run directory `out`, one of `beside` in this process."""
     from iterq.fleet import fleet, place
     from iterq.loop import Session
     from iterq.store import Run
 
     config = model.config
-    on_host = place(config, model.spec, model.env, say=True)
+    on_host = place(config, model.spec, model.env, beside, say=True)
     members = fleet(model.agent, model.env, config.seeds, on_host)
     run = Run.create(out, config) if new else Run.open(out)
     for package, (then, now) in run.changed_versions().items():
         print(f"iterq: this run began with {package} {then}; with {now} its numbers may go on differently", file=sys.stderr)
     if not new and run.config != config:
         run.write_config(config)
-    session = Session(members, config, run)
-    try:
-        summary = session.train(config.total_timesteps)
-    finally:
-        session.close()
-    found = {
+    return Session(members, config, run)
+
+
+def told(out: Path, config: Config, summary: Any) -> dict[str, Any]:
+    """How a run went."""
+    return {
         "run": str(out),
         "algorithm": config.algorithm,
         "env": config.env,
@@ -83,15 +131,16 @@ def go_on(model: Any, out: Path, as_json: bool, new: bool) -> int:
         "mean_return": finite(summary.mean_return),
         "eval_mean_return": {str(seed): mean(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)},
     }
-    if as_json:
-        print(json.dumps(found, allow_nan=False))
-    else:
-        ends = f"finished at step {summary.step:,}" if summary.finished else f"stopped at step {summary.step:,}; iterq resume {out} goes on"
-        shown = "no episode ended" if summary.mean_return is None else f"mean return of the last episodes {summary.mean_return:.1f}"
-        print(f"{out}: {ends}, {summary.steps_per_second:,.0f} steps/s, {shown}")
-        for seed, value in found["eval_mean_return"].items():
-            print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'}")
-    return 0
+
+
+def show(row: dict[str, Any]) -> None:
+    """The same in words."""
+    out, step, last = row["run"], row["steps"], row["mean_return"]
+    ends = f"finished at step {step:,}" if row["finished"] else f"stopped at step {step:,}; iterq resume {out} goes on"
+    shown = "no episode ended" if last is None else f"mean return of the last episodes {last:.1f}"
+    print(f"{out}: {ends}, {row['steps_per_second']:,.0f} steps/s, {shown}")
+    for seed, value in row["eval_mean_return"].items():
+        print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'}")
 
 
 def finite(x: float | None) -> float | None:

@@ -304,3 +304,24 @@ def test_the_cache_of_these_tests_changes_nothing(tmp_path, cached, whole):
         finish(["train", *CASES[case], *SMALL, "--out", tmp_path / out], environment)
     assert_equal_runs(tmp_path / "found", tmp_path / "compiled")
     assert_equal_runs(tmp_path / "found", whole(case))
+
+
+ARCADE = [("K", 2), ("seeds", 2), ("total-timesteps", 600), ("learning-starts", 100), ("epsilon-decay", 100), ("buffer-size", 250)]
+ARCADE += [("features", 8), ("batch-size", 4), ("T", 60), ("D", 18), ("G", 6), ("log-every", 50), ("checkpoint-every", 125)]
+
+
+def test_a_killed_fleet_of_different_games_ends_in_the_same_bits(tmp_path, cached):
+    """In the middle of episodes, sticky actions and all."""
+    words = ["train", "i-dqn", "--env", "Breakout,ALE/Pong-v5", *(word for name, size in ARCADE for word in (f"--{name}", str(size))), "--out"]
+    finish([*words, tmp_path / "whole"], cached)
+    run = tmp_path / "run"
+    kill([*words, run], cached, Blow("metrics", 11))
+    kill(["resume", run], cached, Blow("write", 12))
+    finish(["resume", run], cached)
+    for game in ("Breakout", "Pong"):
+        ours, theirs = contents(run / game), contents(tmp_path / "whole" / game)
+        assert ours.keys() == theirs.keys()
+        assert [name for name in ours if ours[name] != theirs[name]] == []
+        assert {row["step"] for row in ours["metrics.jsonl"]} == set(range(50, 601, 50))
+        assert json.loads(ours["config.json"])["env"] == f"ALE/{game}-v5"
+    assert len(contents(run / "Breakout")["episodes.csv"]) > 2

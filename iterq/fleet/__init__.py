@@ -28,13 +28,16 @@ def fleet(agent: Agent, env: Any, seeds: Sequence[int], on_host: bool = False) -
     return Stepped(agent, env, seeds, on_host)
 
 
-def place(config: Config, spec: Spec, env: Any, say: bool = False) -> bool:
-    """Whether experience goes to the host's memory; says what it takes, and refuses what no memory here can hold."""
+def place(config: Config, spec: Spec, env: Any, beside: int = 1, say: bool = False) -> bool:
+    """Whether experience goes to the host's memory; says what it takes, and refuses what no memory here can hold.
+
+    beside: how many fleets like this one share the memory.
+    """
     memory = Memory(record(spec), config.buffer_size, prioritised=config.prioritised)
     size = nbytes(memory) * len(config.seeds)
     device = jax.devices()[0]
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = (device.memory_stats() or {}).get("bytes_limit", host)
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // beside
+    limit = (device.memory_stats() or {}).get("bytes_limit", host * beside) // beside
     # Where the device is the host, the host writes and reads faster.
     better = not (config.prioritised or isinstance(env, PureEnv)) and (device.platform == "cpu" or size > SHARE * limit)
     on_host = config.replay == "host" or (config.replay == "auto" and better)

@@ -63,7 +63,7 @@ def loop(options: Options, K: int) -> dict[str, float]:
         "log_every": 10**9,
         "checkpoint_every": 0,
     }
-    model = make(options.algorithm, options.game, K=K, seeds=options.S, torso=options.torso, log_every=10**9, **fields)
+    model = make(options.algorithm, options.game, K=K, seeds=options.S, torso=options.torso, **fields)
     model.learn(600)
     assert model.session
     fleet: Any = model.session.fleet

@@ -34,6 +34,7 @@ from iterq.networks import (
     Encode,
     Initializer,
     Linear,
+    Nature,
     Params,
     QuantileEmbedding,
     nature,
@@ -113,7 +114,9 @@ def network_of(chosen: Base, c: Config, spec: Spec) -> Mapping[str, nn.Module]:
     if min(shape[:2]) < 36:
         raise Refusal(f"torso = {c.torso} needs frames of at least 36 x 36; {spec.name} has {shape[0]} x {shape[1]}")
     init, padding = FAN_IN if chosen.distributional else XAVIER, "VALID" if c.torso == "nature-valid" else "SAME"
-    return {"encode": Encode(flat=False), **nature(c.features, chosen.output(c, spec.actions, init), chosen.implicit, padding, init)}
+    # On a CPU every agent has programs of its own, so that a shared torso is mapped over nothing.
+    torso = Nature(padding, init, patches=jax.default_backend() != "cpu" or not c.shared)
+    return {"encode": Encode(flat=False), **nature(c.features, chosen.output(c, spec.actions, init), chosen.implicit, torso)}
 
 
 def base(name: str) -> Base:

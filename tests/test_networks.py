@@ -108,8 +108,9 @@ def test_parts_with_state_and_empty_networks_are_refused():
         network({})
 
 
+@pytest.mark.parametrize("patches", [False, True])
 @pytest.mark.parametrize(("padding", "features"), [("SAME", 7744), ("VALID", 3136)])
-def test_the_nature_torso_equals_flax_convolutions(padding, features):
+def test_the_nature_torso_equals_flax_convolutions(padding, features, patches):
     class Reference(nn.Module):
         @nn.compact
         def __call__(self, x):
@@ -117,7 +118,7 @@ def test_the_nature_torso_equals_flax_convolutions(padding, features):
                 x = nn.relu(nn.Conv(channels, (size, size), (stride, stride), padding)(x))
             return x.reshape(-1)
 
-    torso, plain, x = Nature(padding), Reference(), jax.random.uniform(jax.random.key(0), (84, 84, 4))
+    torso, plain, x = Nature(padding, patches=patches), Reference(), jax.random.uniform(jax.random.key(0), (84, 84, 4))
     params = torso.init(jax.random.key(1), x)["params"]
     theirs = {
         f"Conv_{i}": {"kernel": params[f"Convolution_{i}"]["kernel"].transpose(0, 1, 3, 2), "bias": jnp.zeros(n)}

@@ -312,7 +312,14 @@ ARCADE += [("features", 8), ("batch-size", 4), ("T", 60), ("D", 18), ("G", 6), (
 
 def test_a_killed_fleet_of_different_games_ends_in_the_same_bits(tmp_path, cached):
     """In the middle of episodes, sticky actions and all."""
-    words = ["train", "i-dqn", "--env", "Breakout,ALE/Pong-v5", *(word for name, size in ARCADE for word in (f"--{name}", str(size))), "--out"]
+    words = [
+        "train",
+        "i-dqn",
+        "--env",
+        "Breakout,ALE/Pong-v5",
+        *(word for name, size in ARCADE for word in (f"--{name}", str(size))),
+        "--out",
+    ]
     finish([*words, tmp_path / "whole"], cached)
     run = tmp_path / "run"
     kill([*words, run], cached, Blow("metrics", 11))

@@ -193,7 +193,8 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
     def greedy(online: Params, obs: Any, key: jax.Array) -> jax.Array:
         if config.eval_policy == "mean":
             return win.values(bellman, online, obs, key).mean(0).argmax(-1)
-        theta = win.member(online, 1 if config.eval_policy == "first" else K)
+        named = {"first": 1, "last": K}
+        theta = win.member(online, named[config.eval_policy] if config.eval_policy in named else int(config.eval_policy))
         keys = jax.random.split(key, obs.shape[0])
         return jax.vmap(lambda o, k: bellman.values(win.Q(theta), o, k))(obs, keys).argmax(-1)
 

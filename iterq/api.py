@@ -38,6 +38,7 @@ class Model:
     def __init__(self, config: Config, env: Any, network: Mapping[str, Any] | None = None, optimiser: Any = None) -> None:
         self.env, self.spec = resolve(env) if not isinstance(env, Spec) else (None, env)
         self.config = dataclasses.replace(config, env=self.spec.name)
+        self._made_of = network, optimiser
         self.agent = q_agent(self.config, self.spec, network, optimiser)
         self.learners: list[Learner] | None = None  # of a loaded model, before it learns on
         self.session: Session | None = None
@@ -100,6 +101,12 @@ class Model:
             actions = np.where(explore, self._rng.integers(0, self.spec.actions, len(batch)), actions)
         actions = actions + self.spec.first_action
         return (actions[0] if single else actions), state
+
+    def playing(self, policy: str) -> "Model":
+        """The same agents, evaluated by another `eval_policy`: mean, first, last, or the number of a member."""
+        other = Model(dataclasses.replace(self.config, eval_policy=policy), self.env or self.spec, *self._made_of)
+        other.learners = [self.learner(seed) for seed in self.config.seeds]
+        return other
 
     def evaluate(self, episodes: int = 10) -> dict[int, Evaluation]:
         """Greedy episodes of every seed on environments of their own."""

@@ -132,8 +132,8 @@ class Config:
     """Steps between two evaluations on separate environments, the first at step 0; 0: none."""
     eval_episodes: int = 10
     """Episodes of an evaluation."""
-    eval_policy: Literal["mean", "first", "last"] = "mean"
-    """Greedy on the mean of the members' values, or on those of one member."""
+    eval_policy: str = "mean"
+    """Greedy on the mean of the members' values, or on those of one member: first, last, or its number from 1 to K."""
     log_every: int = 1_000
     """Steps between two lines of metrics."""
     log_csae: bool = False
@@ -166,6 +166,8 @@ class Config:
         for field, known in CHOICES.items():
             if getattr(self, field) not in known:
                 raise Refusal(f"{field} must be one of {', '.join(known)}, got {getattr(self, field)!r}")
+        if self.eval_policy not in (known := ("mean", "first", "last", *map(str, range(1, self.K + 1)))):
+            raise Refusal(f"eval_policy must be one of {', '.join(known)}, got {self.eval_policy!r}")
         if self.tau == 0:
             raise Refusal("tau = 0 would never move the target")
         if self.T < self.G:
@@ -197,7 +199,6 @@ CHOICES = {
     "acting": ("uniform", "first", "last", "episode"),
     "replay": ("auto", "device", "host"),
     "torso": ("mlp", "nature", "nature-valid"),
-    "eval_policy": ("mean", "first", "last"),
     "log_style": ("sb3", "cleanrl", "dopamine"),
 }
 FIELDS = tuple(field.name for field in dataclasses.fields(Config))

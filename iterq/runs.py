@@ -12,7 +12,7 @@ from typing import Any
 
 from iterq.config import Config
 from iterq.errors import Refusal
-from iterq.games import game_of
+from iterq.games import game_of, human_normalised
 from iterq.options import among, renamed, small_cli, tyro_cli
 from iterq.presets import ALGORITHMS, PRESETS, configure, preset_for
 
@@ -154,7 +154,8 @@ def mean(returns: list[float]) -> float | None:
 
 def evaluate(argv: list[str]) -> int:
     """`iterq eval RUN|MODEL`"""
-    options = small_cli("iterq eval", argv, {"episodes": (int, 10), "video": (bool, False), "env": (str, "")}, "RUN|MODEL")
+    known = {"episodes": (int, 10), "policy": (str, ""), "video": (bool, False), "env": (str, "")}
+    options = small_cli("iterq eval", argv, known, "RUN|MODEL")
     if options["episodes"] < 1:
         raise Refusal(f"--episodes must be at least 1, got {options['episodes']}")
     from iterq.api import load
@@ -164,21 +165,28 @@ def evaluate(argv: list[str]) -> int:
     model = load(path, options["env"] or None)
     if model.env is None:
         model = load(path, model.config.env)
+    if options["policy"]:
+        model = model.playing(options["policy"])
     played = model.evaluate(options["episodes"])
     found: dict[str, Any] = {
         "path": str(path),
         "env": model.config.env,
         "episodes": options["episodes"],
+        "policy": model.config.eval_policy,
         "mean_return": {str(seed): mean(e.returns) for seed, e in played.items()},
         "returns": {str(seed): [finite(x) for x in e.returns] for seed, e in played.items()},
     }
+    if (game := game_of(model.config.env)) and human_normalised(game, 0) is not None:
+        found["human_normalised"] = {seed: None if x is None else human_normalised(game, x) for seed, x in found["mean_return"].items()}
     if options["video"]:
         found["video"] = str(record_episode(model, path if path.is_dir() else path.parent))
     if options["json"]:
         print(json.dumps(found, allow_nan=False))
     else:
         for seed, value in found["mean_return"].items():
-            print(f"seed {seed}: mean return {value if value is None else f'{value:.1f}'} over {options['episodes']} episodes")
+            human = found.get("human_normalised", {}).get(seed)
+            beside = "" if human is None else f", {human:.2f} of the way from random to human"
+            print(f"seed {seed}: mean return {value if value is None else f'{value:.1f}'} over {options['episodes']} episodes{beside}")
         if "video" in found:
             print(f"video: {found['video']}")
     return 0

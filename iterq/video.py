@@ -17,12 +17,13 @@ def record_episode(model: Any, folder: Path) -> Path:
     import imageio.v2 as imageio
 
     from iterq.envs.host import EVALUATION, HostEnv, episode_seed
+    from iterq.games import game_of
 
     name, c = model.config.env, model.config
     if not isinstance(model.env, HostEnv):
         raise Refusal(f"{name} has no pictures; --video needs a Gymnasium environment")
     try:
-        env = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
+        env = model.env.make() if game_of(name) else gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
     except Exception as error:  # the environment's own, too
         raise Refusal(f"{name} cannot be drawn: {error}") from error
     if env.render_mode != "rgb_array":

@@ -210,3 +210,29 @@ def test_signals_for_the_whole_group_do_not_stop_emulators(fleet):
     play(envs, 5)
     assert envs.episode == [0, 0]
     assert episode_seed(0, TRAINING, 0) != episode_seed(0, TRAINING, 1)
+
+
+def test_a_run_is_evaluated_by_any_member_with_normalised_scores_and_a_video(tmp_path, capsys):
+    import json
+
+    import imageio.v3 as imageio
+
+    from iterq.cli import command
+
+    run = tmp_path / "run"
+    sizes = {"K": 2, "total-timesteps": 40, "learning-starts": 20, "buffer-size": 40, "features": 8, "batch-size": 2, "log-every": 40}
+    words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    assert command(["train", "i-dqn", "--env", "Pong", *words, "--no-tensorboard", "--out", str(run)]) == 0
+    capsys.readouterr()
+    assert command(["eval", str(run), "--episodes", "1", "--policy", "2", "--video", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    score = told["mean_return"]["0"]
+    assert -21 <= score <= 21
+    assert told["policy"] == "2"
+    assert told["human_normalised"]["0"] == pytest.approx((score + 20.7) / (14.6 + 20.7))
+    video = imageio.imread(told["video"])
+    assert video.shape[1:] == (210, 160, 3)
+    assert len(video) > 700  # a game to 21 takes its time
+    assert video.std() > 1
+    with pytest.raises(Refusal, match="eval_policy must be one of mean, first, last, 1, 2, got '3'"):
+        command(["eval", str(run), "--policy", "3"])

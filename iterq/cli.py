@@ -45,7 +45,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
     """Run one command and exit."""
     argv = sys.argv[1:] if argv is None else argv
     sys.path.insert(0, "")  # MODULE:NAME from the current folder, as with python -m
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, interrupt)
     try:
         code = command(argv)
     except Refusal as error:
@@ -53,6 +54,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except FloatingPointError as error:
         code = complain(f"{error}; nothing was written")
     except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         code = complain("interrupted" + ("" if argv[:1] in (["train"], ["resume"]) else "; nothing was written"))
     except BrokenPipeError:
         code = 2
@@ -67,6 +69,12 @@ def main(argv: list[str] | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def interrupt(number: int, frame: Any) -> NoReturn:
+    """Raise KeyboardInterrupt, and again every two seconds until it is heard: one that comes inside a finaliser is lost."""
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    raise KeyboardInterrupt
 
 
 def complain(message: str) -> int:

@@ -182,6 +182,7 @@ def test_an_interrupted_run_leaves_the_earlier_result_alone(tmp_path, sent):
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()  # a run of the paper's size must not outlive a test that failed
+        process.communicate()
     assert process.returncode == 2
     assert said.splitlines()[-1] == "iterq: interrupted; nothing was written"
     assert leftovers(tmp_path) == ["out"]

@@ -18,9 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from iterq.agents import SAMPLE_TO_DIAGNOSE, Agent, Learner
+from iterq.config import Config
 from iterq.envs.host import Episode
 from iterq.programs import program
 from iterq.replay import Memory, record
+
+
+def learns(config: Config, n: Any) -> Any:
+    """Whether step `n` has a gradient step."""
+    return (n > config.learning_starts) & (n % config.G == 0)
 
 
 class Counts(NamedTuple):
@@ -75,10 +81,6 @@ class Fleet:
         self._where = [(i, j) for i, lane in enumerate(self.lanes) for j in range(len(lane))]
         self.ended: list[Episode] = []
         self._diagnose = program(lift(agent.diagnose, common=1))
-
-    def due(self, n: Any) -> Any:
-        """Whether step `n` has a gradient step."""
-        return (n > self.agent.config.learning_starts) & (n % self.agent.config.G == 0)
 
     def start(self, f: Callable[[jax.Array], Any]) -> list[Any]:
         """f(seed) of every agent, as trees of lanes."""

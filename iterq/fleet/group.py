@@ -9,7 +9,7 @@ import numpy as np
 
 from iterq.agents import EVALUATE, Agent, Noise, address
 from iterq.envs.host import TRAINING, Answer, Episode, HostEnv, HostEnvs
-from iterq.fleet.base import counted, counts, lift, wide
+from iterq.fleet.base import counted, counts, learns, lift, wide
 from iterq.pack import Packed, Packer, packer
 from iterq.programs import program
 from iterq.replay import Memory
@@ -81,8 +81,8 @@ class Group:
         """Close the row of step n - 1, open that of step `n` and act on it."""
         raise NotImplementedError
 
-    def batches(self, purpose: int, n: int) -> list[Any]:
-        """One batch per lane, of the rows up to the frame of step `n`."""
+    def batches(self, purpose: int) -> list[Any]:
+        """One batch per lane, of the rows up to the frame of step n + 1, the last that was seen."""
         raise NotImplementedError
 
     def kept(self, j: int) -> Kept:
@@ -97,11 +97,10 @@ class Group:
         """One step of every agent; the first call only looks at the first frames."""
         n = self.n + 1
         if n == 0:
-            nothing = np.zeros(len(self.seeds), np.int32)
-            self._seen(self.envs.step(nothing, 0)[0], nothing)
+            self._seen(self.envs.reset(), np.zeros(len(self.seeds), np.int32))
             return []
-        actions, c = self.actions(), self.agent.config
-        if self.learned < n and n > c.learning_starts and n % c.G == 0:
+        actions = self.actions()
+        if self.learned < n and learns(self.agent.config, n):
             self.learn(n)  # goes on while the environments step
             self.learned = n
         answer, ended = self.envs.step(actions, n)

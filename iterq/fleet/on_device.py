@@ -86,7 +86,7 @@ class DeviceGroup(Group):
         packed = rows.view(np.uint8).reshape(len(self.seeds), -1)
         self.replays, self.meta = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise)
 
-    def batches(self, purpose: int, n: int) -> list[Any]:
+    def batches(self, purpose: int) -> list[Any]:
         return [self.shared.draw(purpose)(*args) for args in self._lanes()]
 
     def _lanes(self) -> list[tuple]:

@@ -71,19 +71,19 @@ class HostGroup(Group):
         else:
             self.chosen = self.shared.act_all(self.lanes, self.replay.seen(n - 1), np.column_stack([self.head, words]))
 
-    def windows(self, purpose: int, n: int) -> list[np.ndarray]:
+    def windows(self, purpose: int) -> list[np.ndarray]:
         """One batch per lane, as records."""
         many = self.replay.counts[:, 0] - self.replay.counts[:, 1]
-        drawn = np.asarray(self.shared.draw(self.roots, many, np.int32(purpose), np.int32(n)))
+        drawn = np.asarray(self.shared.draw(self.roots, many, np.int32(purpose), np.int32(self.n + 1)))
         found = [self.replay.windows(s, drawn[s]) for s in range(len(self.seeds))]
         return [np.stack(found)] if wide() else found
 
-    def batches(self, purpose: int, n: int) -> list[Any]:
-        return [self.shared.decode(windows) for windows in self.windows(purpose, n)]
+    def batches(self, purpose: int) -> list[Any]:
+        return [self.shared.decode(windows) for windows in self.windows(purpose)]
 
     def learn(self, n: int) -> None:
         learn = self.shared.learn[self.agent.moves(n)]
-        self.lanes = [learn(lane, windows, np.int32(n)) for lane, windows in zip(self.lanes, self.windows(SAMPLE, n), strict=True)]
+        self.lanes = [learn(lane, windows, np.int32(n)) for lane, windows in zip(self.lanes, self.windows(SAMPLE), strict=True)]
 
     def kept(self, j: int) -> Kept:
         return Kept(Replay(self.replay.bytes[j], self.replay.counts[j]), self.head[j], self.actions()[j])

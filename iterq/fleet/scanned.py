@@ -12,7 +12,7 @@ from iterq import priorities
 from iterq.agents import EVALUATE, SAMPLE, WORLD, Agent, Learner, address
 from iterq.envs.base import PureEnv
 from iterq.envs.host import Episode
-from iterq.fleet.base import Evaluation, Fleet, lift
+from iterq.fleet.base import Evaluation, Fleet, learns, lift
 from iterq.parallel import run_all
 from iterq.programs import program
 from iterq.replay import Replay, answer_bytes, close_row, empty, observe, open_row, opening_bytes, reader, sample
@@ -109,7 +109,7 @@ class Scanned(Fleet):
         head = jnp.where(world.first, noise.member, seat.head)
         action = self.agent.act(seat.learner.chain.online, head, obs, noise)
         learner, tree = jax.lax.cond(
-            self.due(n), lambda learner: self._learn(learner, replay, n), lambda learner: (learner, replay.tree), seat.learner
+            learns(c, n), lambda learner: self._learn(learner, replay, n), lambda learner: (learner, replay.tree), seat.learner
         )
         return Seat(learner, replay._replace(tree=tree), head, action, self._answer(world, action, keys))
 

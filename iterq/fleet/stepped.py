@@ -93,7 +93,7 @@ class Stepped(Fleet):
         return found
 
     def batches(self, purpose: int) -> list[Any]:
-        return [batch for group in self.groups for batch in group.batches(purpose, group.n)]
+        return [batch for group in self.groups for batch in group.batches(purpose)]
 
     def state(self, s: int) -> dict[str, Any]:
         group, j = self._at[s]

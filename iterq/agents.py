@@ -2,7 +2,7 @@
 
     init   seed -> learner
     noise  (root, n) -> noise                                         what step n draws for acting
-    act    (online, head, obs, noise) -> action                       ε-greedy on one member of the chain
+    act    (chain, head, obs, noise) -> action                        ε-greedy on one member of the chain
     learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves if it is due
     greedy (online, obs (B, …), key) -> (B,) actions                  for evaluation
 
@@ -21,7 +21,7 @@ import optax
 from iterq import bellman as losses_of
 from iterq import diagnostics
 from iterq.bellman import Bellman
-from iterq.chain import Chain, Window, due, gradient_step, hard, polyak, window
+from iterq.chain import Chain, Window, as_published, due, gradient_step, hard, polyak, window
 from iterq.config import Config
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
@@ -65,7 +65,9 @@ class Noise(NamedTuple):
 
     explore: Any  # () int32, 1 with probability ε: take the random action
     action: Any  # () the random action
-    member: Any  # () 1 … K; at the first frame of an episode also the head, which some rules keep to its end
+    member: (
+        Any  # () 1 … K, also 0 where the anchor acts, too; at the first frame of an episode also the head, which some rules keep to its end
+    )
     key: Any  # (2,) uint32, for the values where they are sampled
 
 
@@ -78,7 +80,7 @@ class Agent(NamedTuple):
     bellman: Bellman
     init: Callable[[Any], Learner]
     noise: Callable[[jax.Array, Any], Noise]  # (root, n)
-    act: Callable[[Params, Any, Any, Noise], jax.Array]
+    act: Callable[[Chain, Any, Any, Noise], jax.Array]
     learn: Callable[..., tuple[Learner, jax.Array]]
     moves: Callable[[int], bool]  # whether the window moves after the gradient step of step n; if not, learn may be told so
     greedy: Callable[[Params, Any, jax.Array], jax.Array]
@@ -147,6 +149,7 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
     reduce = {"mean": jnp.mean, "sum": jnp.sum, "auto": jnp.mean if config.shared else jnp.sum}[config.reduce]
     step = gradient_step(win, losses_of.weighted(bellman) if config.prioritised else bellman, optimiser, reduce)
     move = hard(config.T, config.D, config.G) if config.tau == 1 else polyak(config.tau)
+    early = as_published(config.T, config.D, config.G, step)
     K, rule = config.K, config.acting
 
     def init(seed: Any) -> Learner:
@@ -165,20 +168,28 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
 
     def noise(root: jax.Array, n: Any) -> Noise:
         explore, action, member, values = jax.random.split(address(root, ACT, n), 4)
-        u, a, k = jax.random.uniform(explore), jax.random.randint(action, (), 0, spec.actions), jax.random.randint(member, (), 1, K + 1)
+        u, a = jax.random.uniform(explore), jax.random.randint(action, (), 0, spec.actions)
+        k = jax.random.randint(member, (), 0 if rule == "anchor-too" else 1, K + 1)
         return Noise((u < epsilon(n)).astype(jnp.int32), a, k, jax.random.key_data(values))
 
-    def act(online: Params, head: Any, obs: Any, drawn: Noise) -> jax.Array:
-        k = {"uniform": drawn.member, "first": 1, "last": K, "episode": head}[rule]
-        q = bellman.values(win.Q(win.member(online, k)), obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
+    def act(chain: Chain, head: Any, obs: Any, drawn: Noise) -> jax.Array:
+        k = {"uniform": drawn.member, "anchor-too": drawn.member, "first": 1, "last": K, "episode": head}[rule]
+        theta = win.member(chain.online, jnp.maximum(k, 1) if rule == "anchor-too" else k)
+        if rule == "anchor-too":
+            theta = jax.tree.map(lambda bar, x: jnp.where(k == 0, bar, x), chain.anchor, theta)
+        q = bellman.values(win.Q(theta), obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
         return jnp.where(drawn.explore, drawn.action, q.argmax().astype(jnp.int32))
 
     def moves(n: int) -> bool:
         return config.tau < 1 or due(n, config.T, config.G) or (config.K > 1 and config.frozen and due(n, config.D, config.G))
 
     def learn(learner: Learner, batch: Any, n: Any, moving: bool = True) -> tuple[Learner, jax.Array]:
-        chain, moments, losses = step(learner.chain, learner.moments, batch, address(learner.root, LEARN, n))
-        chain = move(win, chain, n) if moving else chain
+        given = learner.moments, batch, address(learner.root, LEARN, n)
+        if config.shifts == "early" and moving:
+            chain, moments, losses = early(win, learner.chain, n, *given)
+        else:
+            chain, moments, losses = step(learner.chain, *given)
+            chain = move(win, chain, n) if moving else chain
         mean = losses.mean(1)
         healthy = jnp.isfinite(mean).all() | (learner.broken > 0)
         return learner._replace(

@@ -44,6 +44,7 @@ class Window(NamedTuple):
     distances: Callable[..., jax.Array]  # (bellman, online, targets, batch, key) -> (K, B)   from Qₖ to given targets
     losses: Callable[..., jax.Array]  # (bellman, chain, batch, key) -> (K, B)         from Qₖ to Γ̂Q̄ₖ₋₁
     values: Callable[..., jax.Array]  # (bellman, online, obs, key) -> (K, B, A)
+    roll: Callable[[Params], Params]  # online -> [θ₂ … θₖ, θₖ]
     sync: Callable[[Chain], Chain]
     shift: Callable[[Chain], Chain]
     track: Callable[[Chain, Any], Chain]
@@ -132,6 +133,10 @@ def window(
 
         return read(online)[None] if K == 1 else jax.vmap(read, in_axes=(axes(online),))(online)
 
+    def roll(online: Params) -> Params:
+        # θₖ ← θₖ₊₁, the last one kept
+        return on_stack(lambda x: jnp.concatenate([x[1:], x[-1:]]), online)
+
     def sync(chain: Chain) -> Chain:
         # θ̄ₖ ← θₖ
         return chain._replace(frozen=None if chain.frozen is None else chain.online)
@@ -140,9 +145,8 @@ def window(
         if not consecutive:
             # θ̄ₖ ← θₖ
             return chain._replace(anchor=chain.online)
-        # θ̄₀ ← θ₁ ;  θₖ ← θₖ₊₁, the last one kept ;  θ̄ₖ ← θₖ
-        rolled = on_stack(lambda x: jnp.concatenate([x[1:], x[-1:]]), chain.online)
-        return sync(Chain(member(chain.online, 1), rolled, chain.frozen))
+        # θ̄₀ ← θ₁ ;  θₖ ← θₖ₊₁ ;  θ̄ₖ ← θₖ
+        return sync(Chain(member(chain.online, 1), roll(chain.online), chain.frozen))
 
     def track(chain: Chain, tau: Any) -> Chain:
         # θ̄₀ ← τθ₁ + (1 - τ)θ̄₀ ;  θ̄ₖ ← θₖ
@@ -150,7 +154,7 @@ def window(
         anchor = jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, ahead, chain.anchor)
         return sync(chain._replace(anchor=anchor))
 
-    return Window(K, init, targets, distances, losses, values, sync, shift, track, member, Q)
+    return Window(K, init, targets, distances, losses, values, roll, sync, shift, track, member, Q)
 
 
 def per_sample(key: jax.Array, batch: Any) -> jax.Array:
@@ -198,6 +202,28 @@ def hard(T: int, D: int = 1, G: int = 1) -> Schedule:
         return jax.lax.switch(event, (lambda chain: chain, win.sync, win.shift), chain)
 
     return move
+
+
+def as_published(T: int, D: int, G: int, step: Callable) -> Callable:
+    """`step` (see `gradient_step`) as (window, chain, n, …), with the moves in the order of the published Atari runs.
+
+    When a shift is due, the online networks roll before the gradient step and the targets follow after it: one update per window is
+    learned from targets that are a step behind. The anchor becomes θ₁ as it was before.
+    """
+
+    def run(win: Window, chain: Chain, n: Any, *args: Any) -> tuple[Chain, Any, jax.Array]:
+        # θₖ ← θₖ₊₁
+        rolled = jax.lax.cond(due(n, T, G), win.roll, lambda online: online, chain.online)
+        after, moments, losses = step(chain._replace(online=rolled), *args)
+
+        def shift(after: Chain) -> Chain:
+            # θ̄₀ ← θ₁ ;  θ̄ₖ ← θₖ
+            return win.sync(after._replace(anchor=win.member(chain.online, 1)))
+
+        event = jnp.where(due(n, T, G), 2, jnp.where(due(n, D, G), 1, 0))
+        return jax.lax.switch(event, (lambda after: after, win.sync, shift), after), moments, losses
+
+    return run
 
 
 def polyak(tau: float) -> Schedule:

@@ -19,7 +19,7 @@ import iterq
 from iterq import runs
 from iterq.errors import Refusal
 from iterq.options import among, tyro_cli
-from iterq.presets import ALGORITHMS, PRESETS
+from iterq.presets import ALGORITHMS, PRESETS, VARIANTS
 from iterq.reproduce import EXPERIMENTS
 
 USAGE = """\
@@ -101,12 +101,16 @@ def list_names(argv: list[str]) -> int:
         raise Refusal(f"list takes no {argv[0]!r}")
     experiments = {name: about for name, (_, about) in EXPERIMENTS.items()}
     if argv:
-        presets = {name: {"about": p.about, "values": p.values, "source": p.source} for name, p in PRESETS.items()}
-        algorithms = {name: {"about": p.about, "values": p.values, "source": p.source} for name, p in ALGORITHMS.items()}
-        print(json.dumps({"algorithms": algorithms, "presets": presets, "experiments": experiments}))
+        named = {"algorithms": ALGORITHMS, "variants": VARIANTS, "presets": PRESETS}
+        print(
+            json.dumps(
+                {**{kind: {name: p._asdict() for name, p in found.items()} for kind, found in named.items()}, "experiments": experiments}
+            )
+        )
         return 0
     for title, names in (
         ("algorithms", {name: p.about for name, p in ALGORITHMS.items()}),
+        ("variants", {name: p.about for name, p in VARIANTS.items()}),
         ("presets", {name: p.about for name, p in PRESETS.items()}),
         ("experiments", experiments),
     ):
@@ -124,7 +128,9 @@ def reproduce(argv: list[str]) -> int:
         print(USAGE)
         return 0
     name = among(argv[0], EXPERIMENTS, "experiment")
-    module = importlib.import_module(EXPERIMENTS[name][0])
+    place, _, attribute = EXPERIMENTS[name][0].partition(":")
+    module = importlib.import_module(place)
+    module = getattr(module, attribute) if attribute else module
     options = parse(name, module, argv[1:])
     out = options.out or Path("runs") / "reproduce" / name
     started = time.perf_counter()

@@ -82,8 +82,11 @@ class Config:
     """Member k learns from member k - 1; otherwise from its own past self (Bootstrapped DQN)."""
     reduce: Literal["auto", "mean", "sum"] = "auto"
     """Of the members' losses; auto is the mean for shared and the sum for independent networks."""
-    acting: Literal["uniform", "first", "last", "episode"] = "uniform"
-    """Which member acts: drawn at every step, the first, the last, or drawn at every episode."""
+    acting: Literal["uniform", "first", "last", "episode", "anchor-too"] = "uniform"
+    """Which member acts: drawn at every step, the first, the last, drawn at every episode, or drawn at every step with the anchor among
+    them, as in the published Atari runs."""
+    shifts: Literal["after", "early"] = "after"
+    """When a shift is due: all of it after the gradient step, or online networks before and targets after it, as in the published runs."""
 
     torso: Literal["mlp", "nature", "nature-valid"] = "mlp"
     """Hidden layers only, or after the convolutions of Mnih et al. (2015) with SAME padding (7 744 features) or VALID (3 136)."""
@@ -184,6 +187,10 @@ class Config:
             raise Refusal(
                 f"buffer_size and learning_starts must be at least {needed} with n_step = {self.n_step}, frame_stack = {self.frame_stack}"
             )
+        if not self.consecutive and (self.acting == "anchor-too" or self.shifts == "early"):
+            raise Refusal("acting = anchor-too and shifts = early are for consecutive members")
+        if self.tau < 1 and self.shifts == "early":
+            raise Refusal("shifts = early needs shifts, which tau < 1 replaces")
         if self.prioritised and self.replay == "host":
             raise Refusal("prioritised replay lives on the device; replay = host cannot have it")
 
@@ -196,7 +203,8 @@ AT_LEAST = {
 }
 CHOICES = {
     "reduce": ("auto", "mean", "sum"),
-    "acting": ("uniform", "first", "last", "episode"),
+    "acting": ("uniform", "first", "last", "episode", "anchor-too"),
+    "shifts": ("after", "early"),
     "replay": ("auto", "device", "host"),
     "torso": ("mlp", "nature", "nature-valid"),
     "log_style": ("sb3", "cleanrl", "dopamine"),

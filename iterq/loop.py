@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from iterq.config import Config
 from iterq.envs.host import EnvironmentFailure
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet
+from iterq.fleet.base import wide
 from iterq.progress import progress
 from iterq.store import Run, config_hash
 from iterq.track import Tracker
@@ -66,18 +67,30 @@ class Session:
             self.elapsed, self.evaluated = found.elapsed, found.step
             self.recent = {seed: self.tracker.recent(seed) for seed in self.fleet.seeds}
 
-    def train(self, total: int, bar: bool = True, callback: Callback | None = None, stop: Callable[[], bool] | None = None) -> Summary:
-        """Go on until every agent has taken `total` steps, or until `stop()`; without it, until a signal asks to."""
+    def train(self, total: int, bar: bool = True, callback: Callback | None = None) -> Summary:
+        """Go on until every agent has taken `total` steps, or until a signal asks to stop."""
+        with stopping() as stop:
+            pieces = self.training(total, bar, callback, stop)
+            while True:
+                try:
+                    moved = next(pieces)
+                except StopIteration as end:
+                    return end.value
+                if not moved:
+                    self.fleet.wait()
+
+    def training(self, total: int, bar: bool, callback: Callback | None, stop: Callable[[], bool]) -> Generator[bool, None, Summary]:
+        """`train` in small pieces; each yields whether there was anything to do but wait."""
         fleet, config, started = self.fleet, self.config, time.perf_counter()
         n = begun = max(fleet.n, 0)
         warm: tuple[float, int] | None = None
-        with contextlib.nullcontext(stop) if stop else stopping() as stop, self._guarded(started), bar_of(fleet, total - n, bar) as advance:
+        with self._guarded(started), bar_of(fleet, total - n, bar) as advance:
             if self.evaluated < 0 and config.eval_every:
                 self._evaluate(0)
             while n < total and not stop():
                 target = min(next_multiple(n, config.log_every), next_multiple(n, config.eval_every), total)
                 target = min(target, next_multiple(n, config.checkpoint_every))
-                fleet.advance(target, stop)
+                yield from fleet.advancing(target, stop)
                 advance((fleet.n - n) * len(fleet.seeds))
                 n = fleet.n
                 self._log_episodes(started)
@@ -173,6 +186,34 @@ class Session:
                 self.tracker.close()
         if self.run:
             self.run.close()
+
+
+def train_all(sessions: dict[Any, Session]) -> dict[Any, Summary]:
+    """Train sessions side by side, each to the end of its configuration. If one fails, the others come to rest before that is raised."""
+    failures: list[Exception] = []
+    summaries: dict[Any, Summary] = {}
+    with stopping() as stop:
+
+        def resting() -> bool:
+            return stop() or bool(failures)
+
+        running = {name: session.training(session.config.total_timesteps, False, None, resting) for name, session in sessions.items()}
+        while running:
+            moved = False
+            for name, pieces in list(running.items()):
+                try:
+                    moved |= next(pieces)
+                except StopIteration as end:
+                    summaries[name] = end.value
+                    del running[name]
+                except Exception as error:  # noqa: BLE001, raised again below
+                    failures.append(error)
+                    del running[name]
+            if not moved:
+                time.sleep(0 if wide() else 1e-4)  # on a CPU, agents need the core that would look for news
+    if failures:
+        raise failures[0]
+    return summaries
 
 
 def next_multiple(n: int, period: int) -> int:

@@ -21,6 +21,7 @@ class Preset(NamedTuple):
     values: dict[str, Any]
     source: dict[str, str]  # of each value
     special: dict[str, dict[str, Any]] = {}  # noqa: RUF012, never changed; values that differ for some algorithms
+    base: str = ""  # the algorithm that this is a variant of
 
 
 def _algorithm(about: str, **values: Any) -> Preset:
@@ -49,6 +50,49 @@ ALGORITHMS = {
         "Bootstrapped DQN (Osband et al., 2016) with 6 heads", bellman="dqn", K=6, consecutive=False, acting="episode"
     ),
 }
+
+
+def _variant(base: str, about: str, source: str, **values: Any) -> Preset:
+    return Preset(about, values, dict.fromkeys(values, source), base=base)
+
+
+_NSTEP, _ACTING = "i-DQN paper, Section 6.1: against n-step returns", "i-DQN paper, Section 6.1: action sampling"
+VARIANTS = {
+    "i-dqn-K1": _variant("i-dqn", "i-DQN with a window of 1, which is DQN with i-DQN's T", "i-DQN paper, Section 6.1: window sizes", K=1),
+    "i-dqn-K10": _variant("i-dqn", "i-DQN with a window of 10", "i-DQN paper, Section 6.1: window sizes", K=10),
+    "i-iqn-K1": _variant(
+        "i-iqn", "i-IQN with a window of 1, which is IQN with i-IQN's T", "i-DQN paper, sanity check in the appendix on Atari", K=1
+    ),
+    "dqn-G1": _variant("dqn", "DQN with a gradient step at every step", "i-DQN paper, Section 6.1: gradient steps in parallel", G=1),
+    "i-dqn-K4-T8000": _variant(
+        "i-dqn", "i-DQN whose window shifts as fast as DQN's", "i-DQN paper, Section 6.1: gradient steps in parallel", K=4, T=8_000
+    ),
+    "i-dqn-K4-T2000": _variant(
+        "i-dqn",
+        "i-DQN with as many samples per Bellman update as DQN",
+        "i-DQN paper, Section 6.1: consecutive projection steps",
+        K=4,
+        T=2_000,
+    ),
+    "dqn-3-step": _variant("dqn", "DQN with 3-step returns", _NSTEP, n_step=3),
+    "dqn-5-step": _variant("dqn", "DQN with 5-step returns", _NSTEP, n_step=5),
+    "i-dqn-3-step": _variant("i-dqn", "i-DQN with 3-step returns", _NSTEP, n_step=3),
+    "i-dqn-first": _variant("i-dqn", "i-DQN that acts with its first member", _ACTING, acting="first"),
+    "i-dqn-last": _variant("i-dqn", "i-DQN that acts with its last member", _ACTING, acting="last"),
+    "i-dqn-episode": _variant(
+        "i-dqn", "i-DQN that acts with one member per episode", "i-DQN paper, appendix: against Bootstrapped DQN", acting="episode"
+    ),
+    "i-dqn-no-targets": _variant(
+        "i-dqn", "i-DQN whose members learn from live ones", "i-DQN paper, Section 6.1: relevance of target networks", frozen=False
+    ),
+    "i-dqn-independent": _variant(
+        "i-dqn", "i-DQN whose members share nothing", "i-DQN paper, appendix: independent networks", shared=False
+    ),
+    "dqn-inflated": _variant(
+        "dqn", "DQN with the parameters of i-DQN: 5 x 512 hidden units", "i-DQN paper, appendix: inflated DQN", features=(2_560,)
+    ),
+}
+NAMED = {**ALGORITHMS, **VARIANTS}
 
 _CLEANRL = "CleanRL's dqn_jax.py for CartPole-v1"
 _TABLE = "i-DQN paper, Table 1"
@@ -125,6 +169,13 @@ PRESETS = {
         },
     ),
 }
+_PUBLISHED = "the authors' code that produced the published Atari results"
+PRESETS["published"] = PRESETS["paper"]._replace(
+    about="Atari 2600 as the published runs of i-DQN had it: the anchor acts, too, and the window shifts early",
+    values={**PRESETS["paper"].values, "acting": "anchor-too", "shifts": "early", "reduce": "mean"},
+    source={**PRESETS["paper"].source, **dict.fromkeys(("acting", "shifts", "reduce"), _PUBLISHED)},
+    special={**PRESETS["paper"].special, "bootstrapped-dqn": {"shifts": "after"}},  # it has no anchor and no window
+)
 
 ALIASES = {
     "num_bellman_updates": "K",
@@ -210,12 +261,14 @@ def preset_for(env: Any) -> str:
 def configure(algorithm: str, preset: str | None = None, **given: Any) -> Config:
     """The configuration of an algorithm by name; `given` fields, in any of the known dialects, override its presets."""
     preset = preset or preset_for(given.get("env", given.get("env_id")))
-    if algorithm not in ALGORITHMS:
-        raise Refusal(unknown("algorithm", algorithm, ALGORITHMS))
+    if algorithm not in NAMED:
+        raise Refusal(unknown("algorithm", algorithm, NAMED))
     if preset not in PRESETS:
         raise Refusal(unknown("preset", preset, PRESETS))
-    chosen, named = PRESETS[preset], ALGORITHMS[algorithm]
-    fields = {**chosen.values, **named.values, **chosen.special.get(algorithm, {}), **translate(given), "algorithm": algorithm}
+    chosen, named = PRESETS[preset], NAMED[algorithm]
+    base = named.base or algorithm
+    fields = {**chosen.values, **ALGORITHMS[base].values, **chosen.special.get(base, {}), **named.values}
+    fields |= {**translate(given), "algorithm": algorithm}
     try:
         return Config(**fields)
     except TypeError as error:

@@ -164,10 +164,19 @@ def gather(memory: Memory, read: Read, i: Any) -> Transition:
     return Transition(observe(memory, read, i), read("action", i), total, discount, observe(memory, read, i + steps))
 
 
+def below(bits: Any, many: Any) -> Any:
+    """⌊bits · many / 2³²⌋ of uint32, in 32-bit words: uniform over 0 … many - 1, the same for numpy and jax.numpy."""
+    (a, b), (c, d) = ((x >> 16, x & 0xFFFF) for x in (bits, many))
+    # (a2¹⁶ + b)(c2¹⁶ + d), by its columns
+    column = a * d + (b * d >> 16)
+    return a * c + (column >> 16) + (b * c + (column & 0xFFFF) >> 16)
+
+
 def draw(memory: Memory, replay: Replay, key: jax.Array, batch: int) -> jax.Array:
     """(batch,) rows, uniform over those that start a transition."""
     ever, gone = replay.counts
-    return reader(memory, replay.data)("start", gone + jax.random.randint(key, (batch,), 0, ever - gone))
+    drawn = below(jax.random.bits(key, (batch,)), (ever - gone).astype(jnp.uint32))
+    return reader(memory, replay.data)("start", gone + drawn.astype(jnp.int32))
 
 
 class Weighted(NamedTuple):
@@ -224,10 +233,10 @@ class HostReplay:
             return self.bytes[:, i % self.memory.capacity, None]
         return self.bytes[:, (i + np.arange(1 - self.memory.stack, 1)) % self.memory.capacity]
 
-    def windows(self, s: int, drawn: np.ndarray) -> np.ndarray:
-        """(batch, stack + n, bytes) for agent `s`: all records of the transitions that start at the `drawn` (batch,) of its starts."""
-        C = self.memory.capacity
-        i = self.rows["start"][s, (self.counts[s, 1] + drawn) % C]
+    def windows(self, s: int, bits: np.ndarray) -> np.ndarray:
+        """(batch, stack + n, bytes) for agent `s`: all records of the transitions that `draw` finds with these random bits (batch,)."""
+        C, (ever, gone) = self.memory.capacity, self.counts[s]
+        i = self.rows["start"][s, (gone + below(bits, np.uint32(ever - gone)).astype(np.int32)) % C]
         return self.bytes[s].take((i[:, None] + np.arange(1 - self.memory.stack, self.memory.n + 1)) % C, 0)
 
 

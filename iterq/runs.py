@@ -5,8 +5,6 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from iterq.config import Config
 from iterq.errors import Refusal
 from iterq.games import game_of, human_normalised
 from iterq.options import among, renamed, small_cli, tyro_cli
-from iterq.presets import ALGORITHMS, PRESETS, configure, preset_for
+from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, preset_for
 
 
 def train(argv: list[str]) -> int:
@@ -22,12 +20,13 @@ def train(argv: list[str]) -> int:
     if not argv or argv[0] in ("--help", "-h"):
         print("usage: iterq train ALGORITHM --env ID …; iterq train ALGORITHM --help shows every option")
         print("algorithms:", ", ".join(ALGORITHMS))
+        print("variants:", ", ".join(VARIANTS))
         return 0
-    algorithm = among(argv[0], ALGORITHMS, "algorithm")
+    algorithm = among(argv[0], NAMED, "algorithm")
     words = renamed(argv[1:])
     preset = last_of(words, "--preset") or preset_for((last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
-    options = tyro_cli(f"iterq train {algorithm}", ALGORITHMS[algorithm].about, config, words, {"preset": preset})
+    options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
     config = options.config
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
@@ -36,7 +35,7 @@ def train(argv: list[str]) -> int:
     runs = {out: config} if len(envs) == 1 else {out / folder_of(env): dataclasses.replace(config, env=env) for env in envs}
     if len(runs) < len(envs):
         raise Refusal(f"--env {config.env} names an environment twice")
-    return go_on(runs, options.json, new=True)
+    return report(go_on(runs, new=True), options.json)
 
 
 def folder_of(env: str) -> str:
@@ -61,38 +60,30 @@ def resume(argv: list[str]) -> int:
     runs = {folder: read_config(folder) for folder in several or [root]}
     if total := options["total_timesteps"]:
         runs = {folder: dataclasses.replace(config, total_timesteps=total) for folder, config in runs.items()}
-    return go_on(runs, options["json"], new=False)
+    return report(go_on(runs, new=False), options["json"])
 
 
-def go_on(runs: dict[Path, Config], as_json: bool, new: bool) -> int:
-    """Train in run directories, side by side, each to the end of its configuration, and report."""
+def go_on(runs: dict[Path, Config], new: bool) -> list[dict[str, Any]]:
+    """Train in run directories, side by side, each to the end of its configuration, and tell how it went."""
     from iterq.api import Model
-    from iterq.loop import stopping
-    from iterq.parallel import run_all
+    from iterq.loop import train_all
 
     sessions: dict[Path, Any] = {}
-    failures: list[Exception] = []
-
-    def train(session: Any, stop: Callable[[], bool]) -> Any:
-        try:
-            return session.train(session.config.total_timesteps, bar=False, stop=lambda: stop() or bool(failures))
-        except Exception as error:  # noqa: BLE001, raised again when the others have come to rest
-            failures.append(error)
-
     try:
         for out, config in runs.items():
             sessions[out] = opened(Model(config, config.env), out, new, len(runs))
         if len(runs) == 1:
             summaries = {out: session.train(session.config.total_timesteps) for out, session in sessions.items()}
         else:
-            with stopping() as stop:
-                summaries = run_all({out: partial(train, session, stop) for out, session in sessions.items()}, workers=len(runs))
+            summaries = train_all(sessions)
     finally:
         for session in sessions.values():
             session.close()
-    if failures:
-        raise failures[0]
-    found = [told(out, sessions[out].config, summaries[out]) for out in runs]
+    return [told(out, sessions[out].config, summaries[out]) for out in runs]
+
+
+def report(found: list[dict[str, Any]], as_json: bool) -> int:
+    """Print how runs went."""
     if as_json:
         print(json.dumps(found if len(found) > 1 else found[0], allow_nan=False))
     else:
@@ -109,7 +100,7 @@ def opened(model: Any, out: Path, new: bool, beside: int) -> Any:
 
     config = model.config
     on_host = place(config, model.spec, model.env, beside, say=True)
-    members = fleet(model.agent, model.env, config.seeds, on_host)
+    members = fleet(model.agent, model.env, config.seeds, on_host, beside)
     run = Run.create(out, config) if new else Run.open(out)
     for package, (then, now) in run.changed_versions().items():
         print(f"iterq: this run began with {package} {then}; with {now} its numbers may go on differently", file=sys.stderr)

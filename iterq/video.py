@@ -1,5 +1,6 @@
 """One greedy episode as a video."""
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from iterq.errors import Refusal
 
 
 def record_episode(model: Any, folder: Path) -> Path:
-    """`folder`/video.mp4: the first evaluation episode of the first seed, in an environment that can draw itself."""
+    """`folder`/video.mp4, or .gif without ffmpeg: the first evaluation episode of the first seed, in an environment that draws itself."""
     # Otherwise ffmpeg is started by a fork, which a process that runs JAX may not survive.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     import gymnasium
@@ -39,7 +40,11 @@ def record_episode(model: Any, folder: Path) -> Path:
         pictures.append(env.render())
         over = terminated or truncated
     env.close()
-    path = folder / "video.mp4"
-    rate = env.metadata.get("render_fps", 30)
-    imageio.mimwrite(path, [np.asarray(picture) for picture in pictures], fps=rate, macro_block_size=1)
+    frames, rate = [np.asarray(picture) for picture in pictures], env.metadata.get("render_fps", 30)
+    if importlib.util.find_spec("imageio_ffmpeg"):
+        path = folder / "video.mp4"
+        imageio.mimwrite(path, frames, fps=rate, macro_block_size=1)
+    else:
+        path = folder / "video.gif"
+        imageio.mimwrite(path, frames, duration=1000 / rate, loop=0)
     return path

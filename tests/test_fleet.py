@@ -196,11 +196,12 @@ def by_hand(agent, world, seed, steps):
     for n in range(1, steps + 1):
         drawn = noise(learner.root, n)
         head = drawn.member if first else head
-        action = act(learner.chain.online, head, frame, drawn)
+        action = act(learner.chain, head, frame, drawn)
         rows.append(Row(frame, first, int(action), 0.0, False))
         if n > c.learning_starts and n % c.G == 0:
             starts = [i for i in range(max(n - c.buffer_size, 0), n - c.n_step) if not rows[i + 1].first]
-            picked = jax.random.randint(address(learner.root, SAMPLE, n), (c.batch_size,), 0, len(starts))
+            bits = jax.random.bits(address(learner.root, SAMPLE, n), (c.batch_size,))
+            picked = [int(x) * len(starts) >> 32 for x in bits]
             batch = jax.tree.map(lambda *x: np.stack(x), *(transition(starts[k]) for k in picked))
             learner, _ = learn(learner, batch, n)
         frame, first, reward, terminated = world(n, int(action))
@@ -240,20 +241,23 @@ def every_value(agent, online, obs, key):
 
 
 @pytest.mark.usefixtures("compiled_quickly")
-@pytest.mark.parametrize("rule", ["first", "last", "uniform", "episode"])
+@pytest.mark.parametrize("rule", ["first", "last", "uniform", "episode", "anchor-too"])
 def test_after_the_decay_the_member_that_a_rule_names_acts(rule):
     agent = make("i-dqn", HOSTED, K=3, acting=rule, epsilon_end=0.0, shared=False).agent
     learner, members, different = agent.init(0), set(), 0
+    anchor = jax.tree.map(lambda x: -x, learner.chain.anchor)
+    learner = learner._replace(chain=learner.chain._replace(anchor=anchor))
     act, read, rng = jax.jit(agent.act), jax.jit(functools.partial(every_value, agent)), np.random.default_rng(0)
     for n, obs in enumerate(rng.normal(size=(40, 4)).astype(np.float32)):
         noise = agent.noise(learner.root, 10_000 + n)
         best = np.asarray(read(learner.chain.online, obs, noise.key)).argmax(1)
+        anchors = agent.bellman.values(agent.window.Q(anchor), obs, jax.random.wrap_key_data(noise.key)).argmax()
         different += len(set(best)) > 1
         for head in (1, 2, 3):
-            member = {"first": 1, "last": 3, "uniform": int(noise.member), "episode": head}[rule]
-            assert act(learner.chain.online, head, obs, noise) == best[member - 1]
+            member = {"first": 1, "last": 3, "episode": head}.get(rule, int(noise.member))
+            assert act(learner.chain, head, obs, noise) == (best[member - 1] if member else anchors)
             members.add(member)
-    assert members == {"first": {1}, "last": {3}}.get(rule, {1, 2, 3})
+    assert members == {"first": {1}, "last": {3}, "anchor-too": {0, 1, 2, 3}}.get(rule, {1, 2, 3})
     assert different > 10  # members disagree, or this would show nothing
 
 
@@ -262,8 +266,8 @@ def test_random_actions_decay_linearly_after_learning_starts():
     agent = make("dqn", HOSTED).agent
     learner, act, obs, roots = agent.init(0), jax.jit(agent.act), jnp.ones(4), jnp.arange(8_000, dtype=jnp.uint32).reshape(4_000, 2)
     noise = agent.noise(learner.root, 1)
-    greedy = act(learner.chain.online, 1, obs, noise._replace(explore=0))
-    assert act(learner.chain.online, 1, obs, noise._replace(explore=1, action=1 - greedy)) == 1 - greedy
+    greedy = act(learner.chain, 1, obs, noise._replace(explore=0))
+    assert act(learner.chain, 1, obs, noise._replace(explore=1, action=1 - greedy)) == 1 - greedy
     draws = jax.jit(jax.vmap(agent.noise, (0, None)))
     for n, epsilon in {1: 1, 40: 1, 41: 0.991, 65: 0.775, 90: 0.55, 139: 0.109, 140: 0.1, 5_000: 0.1}.items():
         # The very number that decides: a root explores at n if what it draws there lies below ε.

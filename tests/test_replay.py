@@ -16,6 +16,7 @@ from iterq.replay import (
     HostReplay,
     Memory,
     answer_bytes,
+    below,
     close_row,
     empty,
     from_seen,
@@ -122,8 +123,8 @@ def test_every_transition_equals_the_naive_one(n, stack, length, dtype):
         assert live(replay.data, replay.counts, memory) == expected == live(data, host.counts[0], memory)
         i = np.array(expected, np.int32)
         ours = jax.jit(lambda replay, i: gather(memory, reader(memory, replay.data), i))(replay, i)
-        drawn = np.arange(len(expected))  # all of them, one after the other
-        hosts = jax.jit(functools.partial(from_windows, memory))(host.windows(0, drawn))
+        bits = np.array([-(-(k << 32) // len(expected)) for k in range(len(expected))], np.uint32)  # draw all of them, one after the other
+        hosts = jax.jit(functools.partial(from_windows, memory))(host.windows(0, bits))
         truth = [naive(rows, place, episode, j, n, stack) for j in expected]
         for found in (ours, hosts):
             for name in Transition._fields:
@@ -142,12 +143,17 @@ def test_the_host_store_is_the_device_store(seed, length, n, stack):
     np.testing.assert_array_equal(replay.counts, host.counts[0])
     keys = jax.random.split(jax.random.key(seed), 1)
     ours = sample(memory, replay, length, keys[0], 16)
-    drawn = np.asarray(jax.random.randint(keys[0], (16,), 0, int(replay.counts[0] - replay.counts[1])))
-    hosts = from_windows(memory, host.windows(0, drawn))
+    hosts = from_windows(memory, host.windows(0, np.asarray(jax.random.bits(keys[0], (16,)))))
     for name in Transition._fields:
         np.testing.assert_array_equal(getattr(ours, name), getattr(hosts, name))
     seen = observe(memory, reader(memory, replay.data), np.array([length - 1]))[0]
     np.testing.assert_array_equal(seen, from_seen(memory, host.seen(length - 1)[0]))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2**31))
+def test_random_bits_become_numbers_below_a_bound(bits, many):
+    for xp in (np, jnp):
+        assert int(below(xp.uint32(bits), xp.uint32(many))) == bits * many >> 32
 
 
 def test_sampling_is_uniform_over_starts():

@@ -6,6 +6,7 @@ Frames travel through shared memory; a byte through a pipe says that there is so
 import contextlib
 import mmap
 import os
+import select
 import struct
 import subprocess
 import sys
@@ -48,6 +49,7 @@ class Emulators(HostEnvs):
         count = len(self.seeds)
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every emulator
+        self._silent: set[int] = set()  # pipes from workers that have something to do
         with tempfile.TemporaryFile() as file:
             file.truncate(count * SLOT.itemsize)
             self.slots: Any = np.frombuffer(mmap.mmap(file.fileno(), 0), SLOT)
@@ -60,25 +62,38 @@ class Emulators(HostEnvs):
                 self._of += [self.workers[-1]] * len(share)
                 os.close(theirs)
                 os.close(finished)
-        self._wait(self.workers)
+        self._silent = {worker.done for worker in self.workers}
+        self._hear(self.awaited())
         return []
 
     def _order(self, workers: Sequence[Worker], message: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the silence of the dead is noticed below
+        self._silent = {worker.done for worker in workers}
+        with contextlib.suppress(BrokenPipeError):  # the dead are noticed when they are listened to
             for worker in workers:
                 os.write(worker.orders, message)
-        self._wait(workers)
 
-    def _wait(self, workers: Sequence[Worker]) -> None:
-        """One after the other: by the time the first has finished, most of the others have too, and need no waking up."""
-        for worker in workers:
-            if not os.read(worker.done, 1):
+    def _hear(self, pipes: Sequence[int]) -> None:
+        """Wait for each of them; by the time the first has finished, most of the others have too, and need no waking up."""
+        for pipe in pipes:
+            if not os.read(pipe, 1):
                 raise EnvironmentFailure(f"an emulator of {self.kind.spec.name} has died")
+            self._silent.remove(pipe)
+
+    def awaited(self) -> list[int]:
+        return sorted(self._silent)
+
+    def ready(self) -> bool:
+        if self._silent:
+            self._hear(select.select(self._silent, [], [], 0)[0])
+        return not self._silent
+
+    def _ask(self, starts: list[int | None], actions: list[int], n: int) -> None:
+        self.slots["seed"], self.slots["action"] = [-1 if start is None else start for start in starts], actions
+        self._order(self.workers, STEP)
 
     def _answers(self, starts: list[int | None], actions: list[int], n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
         slots = self.slots
-        slots["seed"], slots["action"] = [-1 if start is None else start for start in starts], actions
-        self._order(self.workers, STEP)
+        self._hear(self.awaited())
         self._check(f"at step {n}")
         return slots["frame"].copy(), slots["reward"].tolist(), slots["terminated"].copy(), slots["truncated"].copy()
 
@@ -91,6 +106,7 @@ class Emulators(HostEnvs):
         self.slots["seed"][j] = start
         message = REPLAY + struct.pack("<qq", j, len(actions)) + np.ascontiguousarray(actions, "<i4").tobytes()
         self._order([self._of[j]], message)
+        self._hear(self.awaited())
         self._check("when an episode was repeated")
         return self.slots["frame"][j]
 

@@ -118,6 +118,7 @@ class HostEnvs:
         self.total = [0.0] * len(seeds)
         self.over = [True] * len(seeds)
         self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
+        self._asked: tuple[list[int | None], list[int], int] = [], [], 0
 
     def _make(self) -> list[Any]:
         return [self.kind.make() for _ in self.seeds]
@@ -128,12 +129,30 @@ class HostEnvs:
 
     def step(self, actions: np.ndarray, n: int) -> tuple[Answer, list[Episode]]:
         """Step `n` of every agent, and the episodes that it ends. If an environment raises, nothing has happened to any of them."""
-        count = len(self.seeds)
-        first, chosen = np.array(self.over), actions.tolist()
-        starts = [episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1) if first[j] else None for j in range(count)]
+        self.begin(actions, n)
+        return self.finish()
+
+    def begin(self, actions: np.ndarray, n: int) -> None:
+        """Have step `n` under way; `finish` returns what comes of it."""
+        seeds = zip(self.seeds, self.episode, self.over, strict=True)
+        starts = [episode_seed(seed, self.purpose, episode + 1) if over else None for seed, episode, over in seeds]
+        self._asked = starts, actions.tolist(), n
+        self._ask(*self._asked)
+
+    def ready(self) -> bool:
+        """Whether `finish` would not wait for others."""
+        return True
+
+    def awaited(self) -> list[int]:
+        """Files that become readable when there is news from others."""
+        return []
+
+    def finish(self) -> tuple[Answer, list[Episode]]:
+        """As `step`, for the step that has begun."""
+        starts, chosen, n = self._asked
         frame, total, terminated, truncated = self._answers(starts, chosen, n)
-        ended = []
-        for j in range(count):
+        first, ended = np.array(self.over), []
+        for j in range(len(starts)):
             if first[j]:
                 self.episode[j], self.actions[j], self.total[j] = self.episode[j] + 1, [], 0.0
             else:
@@ -144,6 +163,9 @@ class HostEnvs:
                 ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
         self.frame = frame
         return Answer(frame, np.array(total, np.float32), terminated, first), ended
+
+    def _ask(self, starts: list[int | None], actions: list[int], n: int) -> None:
+        """Tell environments elsewhere what to do; those of this process do it when they are asked for answers."""
 
     def _answers(self, starts: list[int | None], actions: list[int], n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
         """Frames, rewards, terminated and truncated over agents; `starts`: the seed of an episode to start, None to take the action."""

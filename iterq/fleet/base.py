@@ -10,7 +10,7 @@ On an accelerator the agents of a lane are mapped side by side. On a CPU every a
 it whatever the fleet, so that a seed in a fleet equals the seed alone bit for bit, and lanes run on different cores.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -119,9 +119,12 @@ class Fleet:
         """Begin to count and sum anew."""
         self.learners = [counted(learner) for learner in self.learners]
 
-    def advance(self, target: int, stop: Callable[[], bool]) -> None:
-        """Let all agents go on to step `target`, or until `stop()`."""
+    def advancing(self, target: int, stop: Callable[[], bool]) -> Iterator[bool]:
+        """Let all agents go on to step `target`, or until `stop()`, in small pieces; False: the last one was to wait for others."""
         raise NotImplementedError
+
+    def wait(self) -> None:
+        """Sleep until there is something to do."""
 
     def drain(self) -> list[Episode]:
         """The episodes that have ended since the last call, by step and agent."""

@@ -40,7 +40,7 @@ class Shared:
 
     def act(self, learner: Packed, head: Any, obs: Any, words: Any) -> Any:
         """The action of one agent; `words` are its noise, packed."""
-        return self.agent.act(self.learners.unpack(learner).chain.online, head, obs, self.noise(words))
+        return self.agent.act(self.learners.unpack(learner).chain, head, obs, self.noise(words))
 
     def noise(self, words: Any) -> Noise:
         """The noise of one step, packed as `draw_ahead` has it."""
@@ -65,6 +65,8 @@ class Group:
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
         self.lanes = lanes
         self.n = -1  # steps answered; -1: the first frame is not seen yet
+        self.stepping = False  # the environments are at step n + 1
+        self.taken = np.zeros(0, np.int32)  # (agents,) the actions of that step
         self.learned = 0  # the last step whose gradient step is done
         self.noise: Any = None  # (agents, AHEAD, words) of the steps from `ahead` * AHEAD on
         self.ahead = -1
@@ -93,26 +95,34 @@ class Group:
         """Bring agent `j` back to `kept`, with step `n` to be answered."""
         raise NotImplementedError
 
-    def tick(self) -> list[Episode]:
-        """One step of every agent; the first call only looks at the first frames."""
-        n = self.n + 1
-        if n == 0:
-            self._seen(self.envs.reset(), np.zeros(len(self.seeds), np.int32))
-            return []
-        actions = self.actions()
-        if self.learned < n and learns(self.agent.config, n):
-            self.learn(n)  # goes on while the environments step
-            self.learned = n
-        answer, ended = self.envs.step(actions, n)
-        self._seen(answer, actions)
-        return [episode._replace(agent=self.first + episode.agent) for episode in ended]
+    def acted(self) -> bool:
+        """Whether `actions` would not wait for the device."""
+        raise NotImplementedError
 
-    def _seen(self, answer: Answer, actions: np.ndarray) -> None:
+    def ready(self) -> bool:
+        """Whether the next move, `begin` or `finish`, would not wait for others."""
+        return self.envs.ready() if self.stepping else self.n < 0 or self.acted()
+
+    def begin(self) -> None:
+        """Let the environments step, and meanwhile learn if that is due. Step 0 only looks at the first frames."""
+        n = self.n + 1
+        self.taken = self.actions() if n else np.zeros(len(self.seeds), np.int32)
+        self.envs.begin(self.taken, n)
+        self.stepping = True
+        if self.learned < n and learns(self.agent.config, n):
+            self.learn(n)
+            self.learned = n
+
+    def finish(self) -> list[Episode]:
+        """See what came of the step that has begun, and act on it; the episodes that it ended."""
+        self.stepping = False
+        answer, ended = self.envs.finish()
         self.n += 1
         self.look_ahead(self.n + 1)
         if self.agent.config.clip_rewards:
             answer = answer._replace(reward=np.clip(answer.reward, -1, 1))
-        self.see(self.n + 1, answer, actions)
+        self.see(self.n + 1, answer, self.taken)
+        return [episode._replace(agent=self.first + episode.agent) for episode in ended]
 
     def look_ahead(self, n: int) -> None:
         """Have the noise of step `n`."""

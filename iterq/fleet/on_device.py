@@ -20,6 +20,8 @@ from iterq.pack import Packed
 from iterq.programs import program
 from iterq.replay import ANSWER, CLOSED, Memory, Replay, close_row, empty, observe, open_row, reader, sample
 
+PINNED = "pinned_host"
+
 
 class DevicePrograms(Shared):
     """What runs on the device for such groups."""
@@ -38,9 +40,10 @@ class DevicePrograms(Shared):
             head = jnp.where(row[CLOSED] > 0, self.noise(words).member, meta[0])
             return replay._replace(counts=None), jnp.stack([head, self.act(learner, head, obs, words), *replay.counts, n])
 
-        def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any]:
+        def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any, Any]:
             done = of_group(see, (lanes, replays, meta, rows, noise))
-            return [replay for replay, _ in done], joined([meta for _, meta in done])
+            meta = joined([meta for _, meta in done])
+            return [replay for replay, _ in done], meta, meta[:, 1]
 
         def draw(learner: Packed, replay: Replay, meta: Any, purpose: int) -> Any:
             key = address(learners.unpack(learner).root, purpose, meta[4])
@@ -57,7 +60,11 @@ class DevicePrograms(Shared):
             """f of lane `j`, given what is known of all agents."""
             return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
-        self.see = program(see_all, donate_argnums=(0, 1))
+        # The program itself puts the actions into the host's memory: to ask for them would take longer than to find them.
+        device = jax.devices()[0]
+        there = any(memory.kind == PINNED for memory in device.addressable_memories())
+        places = {"out_shardings": (None, None, jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED))} if wide() and there else {}
+        self.see = program(see_all, donate_argnums=(0, 1), **places)
         # The host knows at which steps the window moves, and a program that need not ask is shorter.
         self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
         self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
@@ -76,15 +83,19 @@ class DeviceGroup(Group):
         # The member that acts in this episode, the action to be answered, the counts of the replay, and the step: all that a call
         # needs beside large arrays, kept where it is needed, since on a GPU every number that is sent costs as much as a frame.
         self.meta: Any = jnp.tile(jnp.array([1, 0, 0, 0, 0], jnp.int32), (len(self.seeds), 1))
+        self.chosen: Any = self.meta[:, 1]
+
+    def acted(self) -> bool:
+        return self.chosen.is_ready()
 
     def actions(self) -> np.ndarray:
-        return np.asarray(self.meta)[:, 1]
+        return np.asarray(self.chosen)
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
         rows: Any = np.zeros(len(self.seeds), self.memory.row)
         rows["reward"], rows["terminated"], rows["first"], rows["frame"] = answer.reward, answer.terminated, answer.first, answer.frame
         packed = rows.view(np.uint8).reshape(len(self.seeds), -1)
-        self.replays, self.meta = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise)
+        self.replays, self.meta, self.chosen = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise)
 
     def batches(self, purpose: int) -> list[Any]:
         return [self.shared.draw(purpose)(*args) for args in self._lanes()]
@@ -113,3 +124,4 @@ class DeviceGroup(Group):
         else:
             self.replays[j] = jax.tree.map(jnp.asarray, rows)
         self.meta = self.meta.at[j].set(jnp.array([kept.head, kept.action, *kept.replay.counts, n]))
+        self.chosen = self.meta[:, 1]

@@ -11,7 +11,7 @@ import numpy as np
 
 from iterq.agents import SAMPLE, Agent, address
 from iterq.envs.host import Answer
-from iterq.fleet.base import lift, wide
+from iterq.fleet.base import learns, lift, wide
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.pack import Packed
 from iterq.programs import program
@@ -32,13 +32,13 @@ class HostPrograms(Shared):
         def learn(learner: Packed, windows: Any, n: Any, moving: bool) -> Packed:
             return learners.pack(agent.learn(learners.unpack(learner), from_windows(memory, windows), n, moving)[0])
 
-        def draw(root: Any, many: Any, purpose: Any, n: Any) -> Any:
-            """(batch,) which of `many` starts, as `replay.draw` has it."""
-            return jax.random.randint(address(root, purpose, n), (size,), 0, many)
+        def bits(root: Any, purpose: Any, n: Any) -> Any:
+            """(batch,) what `replay.draw` draws at step `n`."""
+            return jax.random.bits(address(root, purpose, n), (size,))
 
         self.act_all = program(lambda lanes, seen, drawn: joined(of_group(act, (lanes, seen, drawn))))
         self.learn = [program(lift(partial(learn, moving=moving), common=1), donate_argnums=0) for moving in (False, True)]
-        self.draw = program(jax.vmap(draw, (0, 0, None, None)))
+        self.bits = program(jax.vmap(jax.vmap(bits, (None, None, 0)), (0, None, None)))
         self.decode = program(lift(partial(from_windows, memory)))
 
 
@@ -52,13 +52,22 @@ class HostGroup(Group):
         self.replay = HostReplay(self.memory, len(self.seeds))
         self.head = np.ones(len(self.seeds), np.int32)
         self.chosen: Any = np.zeros(len(self.seeds), np.int32)
+        self.learning: list[int] = []  # the steps with a gradient step among those that noise is drawn for
+        self.bits = np.zeros(0, np.uint32)  # (agents, steps, batch) what they draw
+
+    def acted(self) -> bool:
+        return isinstance(self.chosen, np.ndarray) or self.chosen.is_ready()
 
     def actions(self) -> np.ndarray:
         return np.asarray(self.chosen)
 
     def look_ahead(self, n: int) -> None:
-        super().look_ahead(n)
-        self.noise = np.asarray(self.noise)
+        if self.ahead != n // AHEAD:
+            super().look_ahead(n)
+            self.noise = np.asarray(self.noise)
+            self.learning = [n for n in range(self.ahead * AHEAD, (self.ahead + 1) * AHEAD) if learns(self.agent.config, n)]
+            padded = np.resize(np.array(self.learning or [0], np.int32), -(-AHEAD // self.agent.config.G))  # always of one length
+            self.bits = np.asarray(self.shared.bits(self.roots, np.int32(SAMPLE), padded))
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
         self.replay.close_row(n - 2, actions, answer.reward, answer.terminated)
@@ -71,19 +80,19 @@ class HostGroup(Group):
         else:
             self.chosen = self.shared.act_all(self.lanes, self.replay.seen(n - 1), np.column_stack([self.head, words]))
 
-    def windows(self, purpose: int) -> list[np.ndarray]:
-        """One batch per lane, as records."""
-        many = self.replay.counts[:, 0] - self.replay.counts[:, 1]
-        drawn = np.asarray(self.shared.draw(self.roots, many, np.int32(purpose), np.int32(self.n + 1)))
-        found = [self.replay.windows(s, drawn[s]) for s in range(len(self.seeds))]
+    def windows(self, bits: np.ndarray) -> list[np.ndarray]:
+        """One batch per lane, as records, drawn with `bits` (agents, batch)."""
+        found = [self.replay.windows(s, bits[s]) for s in range(len(self.seeds))]
         return [np.stack(found)] if wide() else found
 
     def batches(self, purpose: int) -> list[Any]:
-        return [self.shared.decode(windows) for windows in self.windows(purpose)]
+        bits = np.asarray(self.shared.bits(self.roots, np.int32(purpose), np.array([self.n + 1], np.int32)))
+        return [self.shared.decode(windows) for windows in self.windows(bits[:, 0])]
 
     def learn(self, n: int) -> None:
         learn = self.shared.learn[self.agent.moves(n)]
-        self.lanes = [learn(lane, windows, np.int32(n)) for lane, windows in zip(self.lanes, self.windows(SAMPLE), strict=True)]
+        windows = self.windows(self.bits[:, self.learning.index(n)])
+        self.lanes = [learn(*of_lane, np.int32(n)) for of_lane in zip(self.lanes, windows, strict=True)]
 
     def kept(self, j: int) -> Kept:
         return Kept(Replay(self.replay.bytes[j], self.replay.counts[j]), self.head[j], self.actions()[j])

@@ -1,6 +1,6 @@
 """Agents on a pure-JAX environment: whole blocks of steps run as one program on the device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ class Scanned(Fleet):
         replay = open_row(self.memory, replay, i, opening_bytes(self.memory, self.env.observe(world.state), world.first))
         obs = observe(self.memory, reader(self.memory, replay.data), i[None])[0]
         head = jnp.where(world.first, noise.member, seat.head)
-        action = self.agent.act(seat.learner.chain.online, head, obs, noise)
+        action = self.agent.act(seat.learner.chain, head, obs, noise)
         learner, tree = jax.lax.cond(
             learns(c, n), lambda learner: self._learn(learner, replay, n), lambda learner: (learner, replay.tree), seat.learner
         )
@@ -131,7 +131,7 @@ class Scanned(Fleet):
     def _finish(self, seat: Seat, m: int) -> tuple[Seat, Log]:
         return jax.block_until_ready(self._run(seat, self._n, m))
 
-    def advance(self, target: int, stop: Callable[[], bool]) -> None:
+    def advancing(self, target: int, stop: Callable[[], bool]) -> Iterator[bool]:
         while self._n < target and not stop():
             m = min(BLOCK, target - self._n)
             done = run_all({lane: partial(self._finish, seat, m) for lane, seat in enumerate(self.seats)})
@@ -143,6 +143,7 @@ class Scanned(Fleet):
                     Episode(s, self._n + 1 + i, float(log.total[i]), int(log.length[i])) for i in np.flatnonzero(log.ended).tolist()
                 ]
             self._n += m
+            yield True
 
     def _episodes(self, learner: Learner, n: Any) -> tuple[Any, Any]:
         """Returns and lengths (episodes,) of greedy episodes."""

@@ -4,8 +4,8 @@ A fleet is split into groups that take turns: while the environments of one step
 """
 
 import itertools
-from collections.abc import Callable, Sequence
-from functools import partial
+import select
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,21 @@ from iterq.fleet.base import Counts, Evaluation, Fleet, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms
 from iterq.fleet.on_host import HostGroup, HostPrograms
-from iterq.parallel import run_all
+
+
+def groups_for(agents: int, beside: int) -> int:
+    """How many groups `agents` are split into, in one of `beside` fleets that take turns."""
+    # Two suffice to keep a CPU busy. On an accelerator an update of many agents takes longer than a step of their environments, and
+    # smaller groups wait less for it.
+    many = max(2, min(4, agents // 4)) if wide() else 2
+    return min(agents, max(1, many // beside))
 
 
 class Stepped(Fleet):
     """The fleet; `on_host` keeps experience in the host's memory."""
 
-    def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False) -> None:
-        # Two suffice to keep a CPU busy. On an accelerator an update of many agents takes longer than a step of their environments, and
-        # smaller groups wait less for it.
-        many = max(2, min(4, len(seeds) // 4)) if wide() else 2
-        groups = [tuple(group.tolist()) for group in np.array_split(seeds, min(many, len(seeds)))]
+    def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False, beside: int = 1) -> None:
+        groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside))]
         super().__init__(agent, groups)
         self.kind = kind
         self.programs = (HostPrograms if on_host else DevicePrograms)(agent, self.memory)
@@ -60,21 +64,37 @@ class Stepped(Fleet):
         for group in self.groups:
             group.lanes = [self.programs.counted(lane) for lane in group.lanes]
 
-    def advance(self, target: int, stop: Callable[[], bool]) -> None:
-        failures: list[Exception] = []
-
-        def run(group: Group, target: int, stop: Callable[[], bool]) -> None:
-            try:
-                while group.n < target and not stop() and not failures:
-                    self.ended += group.tick()
-            except Exception as error:  # noqa: BLE001, raised again when all groups have come to rest
-                failures.append(error)
-
-        run_all({i: partial(run, group, target, stop) for i, group in enumerate(self.groups)})
-        ahead = max(group.n for group in self.groups)  # where a stop found the groups apart, the others follow
-        run_all({i: partial(run, group, ahead, lambda: False) for i, group in enumerate(self.groups) if group.n < ahead})
+    def advancing(self, target: int, stop: Callable[[], bool]) -> Iterator[bool]:
+        failures: dict[Group, Exception] = {}
+        while running := [group for group in self.groups if group not in failures and (group.stepping or group.n < target)]:
+            moved = False
+            for group in running:
+                try:
+                    if group.ready():
+                        self._move(group)
+                        moved = True
+                except Exception as error:  # noqa: BLE001, raised again when all groups have come to rest
+                    group.stepping, failures[group] = False, error
+            yield moved
+            if stop() or failures:  # where this finds the groups apart, the others follow the first
+                target = min(target, max(group.n + group.stepping for group in self.groups))
         if failures:
-            raise failures[0]
+            raise next(iter(failures.values()))
+
+    def _move(self, group: Group) -> None:
+        if group.stepping:
+            self.ended += group.finish()
+        else:
+            group.begin()
+
+    def wait(self) -> None:
+        # News may come from an accelerator or an environment; whichever is first is looked for again and again. On a CPU, agents need the
+        # core that would do so.
+        asked = [group for group in self.groups if not group.stepping]
+        if asked and not wide():
+            asked[0].actions()
+        if not asked:
+            select.select([file for group in self.groups for file in group.envs.awaited()], [], [], 1.0)
 
     def evaluate(self) -> list[Evaluation]:
         c, n = self.agent.config, self.n

@@ -1,0 +1,1 @@
+"""From runs to the statistics and figures that the field trusts."""

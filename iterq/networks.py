@@ -127,28 +127,21 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         k, s, channels = self.size, self.stride, x.shape[-1]
-        b = k // s  # blocks of stride × stride, along each side of the kernel
-
-        def init(key: jax.Array, shape: Sequence[int]) -> jax.Array:
-            kernel = self.kernel_init(key, (k, k, self.features, channels))
-            return kernel.reshape(b, s, b, s, self.features, channels).transpose(4, 0, 2, 1, 3, 5).reshape(shape)
-
-        # One row per feature, block by block.
-        kernel = self.param("kernel", init, (self.features, k * k * channels))
+        kernel = self.param("kernel", self.kernel_init, (k, k, self.features, channels))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         if not self.patches:
             # Kernels (k, k, channels, features) are what the fast program for CPUs takes.
             order = ("NHWC", "HWIO", "NHWC")
-            square = kernel.reshape(self.features, b, b, s, s, channels).transpose(1, 3, 2, 4, 5, 0).reshape(k, k, channels, self.features)
-            return jax.lax.conv_general_dilated(x[None], square, (s, s), self.padding, dimension_numbers=order)[0] + bias
+            return jax.lax.conv_general_dilated(x[None], kernel.swapaxes(2, 3), (s, s), self.padding, dimension_numbers=order)[0] + bias
         pads = jax.lax.padtype_to_pads(x.shape[:2], (k, k), (s, s), self.padding)
         height, width = ((n + sum(pad) - k) // s + 1 for n, pad in zip(x.shape[:2], pads, strict=True))
-        # Blocks become channels; a patch is then b × b neighbouring blocks.
-        tall, wide = (height + b - 1) * s, (width + b - 1) * s
+        # Blocks of stride × stride become channels; a patch is then b × b neighbouring blocks.
+        b, tall, wide = k // s, (height + k // s - 1) * s, (width + k // s - 1) * s
         x = jnp.pad(x, (*pads, (0, 0)))[:tall, :wide].reshape(tall // s, s, wide // s, s, channels)
         x = x.transpose(0, 2, 1, 3, 4).reshape(tall // s, wide // s, s * s * channels)
         patches = jnp.concatenate([x[i : i + height, j : j + width] for i in range(b) for j in range(b)], -1)
-        return jnp.tensordot(patches, kernel, ((2,), (1,))) + bias
+        matrix = kernel.reshape(b, s, b, s, self.features, channels).transpose(4, 0, 2, 1, 3, 5).reshape(self.features, -1)
+        return jnp.tensordot(patches, matrix, ((2,), (1,))) + bias
 
 
 class Nature(nn.Module):

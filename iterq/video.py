@@ -40,7 +40,8 @@ def record_episode(model: Any, folder: Path) -> Path:
         pictures.append(env.render())
         over = terminated or truncated
     env.close()
-    frames, rate = [np.asarray(picture) for picture in pictures], env.metadata.get("render_fps", 30)
+    frames: Any = [np.asarray(picture) for picture in pictures]
+    rate = env.metadata.get("render_fps", 30)
     if importlib.util.find_spec("imageio_ffmpeg"):
         path = folder / "video.mp4"
         imageio.mimwrite(path, frames, fps=rate, macro_block_size=1)

@@ -124,6 +124,19 @@ def test_learning_in_pieces_equals_learning_at_once(env):
         assert differing(states_of(model), states("i-dqn", env, K=3, D=8, seeds=FLEET)) == []
 
 
+def test_metrics_do_not_depend_on_where_the_replay_is(tmp_path):
+    told = []
+    for place in ("host", "device"):
+        fields = {"log_every": 7, "log_csae": True, "replay": place, "seeds": FLEET}
+        with contextlib.closing(make("i-dqn", HOSTED, K=3, D=8, **fields)) as model:
+            model.learn(80, out=tmp_path / place)
+        rows = metrics(tmp_path / place)
+        told.append([{name: x for name, x in row.items() if not name.startswith("time/")} for row in rows])
+    assert told[0] == told[1]
+    assert {"iqn/head_std", "iqn/approx_error_sum", "train/loss"} <= told[0][-1].keys()
+
+
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_replay_on_the_host_equals_one_on_the_device():
     on_host, on_device = (states("i-dqn", HOSTED, K=3, D=8, seeds=FLEET, replay=place) for place in ("host", "device"))
     assert differing(on_host, on_device) == []

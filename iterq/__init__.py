@@ -8,7 +8,25 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-_API = ("make", "load", "Model", "DQN", "IDQN", "DoubleDQN", "QRDQN", "IQRDQN", "C51", "IC51", "IQN", "IIQN", "BootstrappedDQN")
+_API = (
+    "make",
+    "load",
+    "Model",
+    "DQN",
+    "IDQN",
+    "DoubleDQN",
+    "QRDQN",
+    "IQRDQN",
+    "C51",
+    "IC51",
+    "IQN",
+    "IIQN",
+    "BootstrappedDQN",
+    "SAC",
+    "ISAC",
+    "DroQ",
+    "IDroQ",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,9 @@
 
     init   seed -> learner
     noise  (root, n) -> noise                                         what step n draws for acting
-    act    (chain, head, obs, noise) -> action                        ε-greedy on one member of the chain
+    act    (learner, head, obs, noise) -> action                      ε-greedy on one member of the chain, or drawn from the policy
     learn  (learner, batch, n) -> (learner, losses (B,))              a gradient step of all members, then the window moves if it is due
-    greedy (online, obs (B, …), key) -> (B,) actions                  for evaluation
+    greedy (learner, obs (B, …), key) -> (B, …) actions               for evaluation
 
 Randomness is addressed, not threaded: what step n of seed s draws for a purpose is a function of (s, purpose, n).
 """
@@ -35,7 +35,6 @@ from iterq.networks import (
     Initializer,
     Linear,
     Nature,
-    Params,
     QuantileEmbedding,
     nature,
 )
@@ -58,13 +57,14 @@ class Learner(NamedTuple):
     since: Any  # () gradient steps since the last line of metrics
     losses: Any  # (K,) their summed losses
     broken: Any  # () the first step whose loss was not finite; 0: none
+    policy: Any = None  # of an actor-critic; see actor_critic.py
 
 
 class Noise(NamedTuple):
     """What one step draws for acting."""
 
-    explore: Any  # () int32, 1 with probability ε: take the random action
-    action: Any  # () the random action
+    explore: Any  # () int32, 1: take the random action
+    action: Any  # () or (m,) the random action
     member: (
         Any  # () 1 … K, also 0 where the anchor acts, too; at the first frame of an episode also the head, which some rules keep to its end
     )
@@ -80,11 +80,12 @@ class Agent(NamedTuple):
     bellman: Bellman
     init: Callable[[Any], Learner]
     noise: Callable[[jax.Array, Any], Noise]  # (root, n)
-    act: Callable[[Chain, Any, Any, Noise], jax.Array]
+    act: Callable[[Learner, Any, Any, Noise], jax.Array]
     learn: Callable[..., tuple[Learner, jax.Array]]
     moves: Callable[[int], bool]  # whether the window moves after the gradient step of step n; if not, learn may be told so
-    greedy: Callable[[Params, Any, jax.Array], jax.Array]
+    greedy: Callable[[Learner, Any, jax.Array], jax.Array]
     diagnose: Callable[[Learner, Any, Any], dict[str, jax.Array]]
+    draws: int  # transitions of a gradient step, as `learn` takes them
 
 
 class Base(NamedTuple):
@@ -138,8 +139,23 @@ def base(name: str) -> Base:
     return Base(lambda c: found, distributional=False)
 
 
+def counting(learner: Learner, losses: jax.Array, n: Any) -> Learner:
+    """The learner after one more gradient step, at step `n`, with these losses (K,)."""
+    healthy = jnp.isfinite(losses).all() | (learner.broken > 0)
+    return learner._replace(
+        updates=learner.updates + 1,
+        since=learner.since + 1,
+        losses=learner.losses + losses,
+        broken=jnp.where(healthy, learner.broken, jnp.int32(n)),
+    )
+
+
 def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = None, optimiser: Any = None) -> Agent:
     """The agent of `config` on an environment like `spec`; `parts` and `optimiser` replace the network and Adam."""
+    if spec.continuous:
+        raise Refusal(
+            f"{spec.name} has actions that are vectors; {config.algorithm} needs discrete ones (sac, i-sac, droq and i-droq do not)"
+        )
     chosen = base(config.bellman)
     bellman = chosen.bellman(config)
     parts = {"encode": Encode(spec.states), **parts} if parts else network_of(chosen, config, spec)
@@ -172,7 +188,8 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         k = jax.random.randint(member, (), 0 if rule == "anchor-too" else 1, K + 1)
         return Noise((u < epsilon(n)).astype(jnp.int32), a, k, jax.random.key_data(values))
 
-    def act(chain: Chain, head: Any, obs: Any, drawn: Noise) -> jax.Array:
+    def act(learner: Learner, head: Any, obs: Any, drawn: Noise) -> jax.Array:
+        chain = learner.chain
         k = {"uniform": drawn.member, "anchor-too": drawn.member, "first": 1, "last": K, "episode": head}[rule]
         theta = win.member(chain.online, jnp.maximum(k, 1) if rule == "anchor-too" else k)
         if rule == "anchor-too":
@@ -190,18 +207,10 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         else:
             chain, moments, losses = step(learner.chain, *given)
             chain = move(win, chain, n) if moving else chain
-        mean = losses.mean(1)
-        healthy = jnp.isfinite(mean).all() | (learner.broken > 0)
-        return learner._replace(
-            chain=chain,
-            moments=moments,
-            updates=learner.updates + 1,
-            since=learner.since + 1,
-            losses=learner.losses + mean,
-            broken=jnp.where(healthy, learner.broken, jnp.int32(n)),
-        ), losses.mean(0)
+        return counting(learner._replace(chain=chain, moments=moments), losses.mean(1), n), losses.mean(0)
 
-    def greedy(online: Params, obs: Any, key: jax.Array) -> jax.Array:
+    def greedy(learner: Learner, obs: Any, key: jax.Array) -> jax.Array:
+        online = learner.chain.online
         if config.eval_policy == "mean":
             return win.values(bellman, online, obs, key).mean(0).argmax(-1)
         named = {"first": 1, "last": K}
@@ -216,4 +225,4 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
             found["iqn/approx_error_sum"] = diagnostics.csae(win, bellman, learner.chain, batch, key)
         return found
 
-    return Agent(config, spec, win, bellman, init, noise, act, learn, moves, greedy, diagnose)
+    return Agent(config, spec, win, bellman, init, noise, act, learn, moves, greedy, diagnose, config.batch_size)

@@ -19,7 +19,8 @@ import safetensors
 import safetensors.numpy
 
 from iterq import checkpoint
-from iterq.agents import Learner, q_agent
+from iterq.actor_critic import actor_critic
+from iterq.agents import Learner, Noise, q_agent
 from iterq.config import Config
 from iterq.envs import resolve
 from iterq.envs.base import Spec
@@ -39,12 +40,14 @@ class Model:
         self.env, self.spec = resolve(env) if not isinstance(env, Spec) else (None, env)
         self.config = dataclasses.replace(config, env=self.spec.name)
         self._made_of = network, optimiser
-        self.agent = q_agent(self.config, self.spec, network, optimiser)
+        self.agent = (actor_critic if config.bellman == "soft" else q_agent)(self.config, self.spec, network, optimiser)
         self.learners: list[Learner] | None = None  # of a loaded model, before it learns on
         self.session: Session | None = None
         self.summary: Summary | None = None
         self._rng = np.random.default_rng(self.config.seeds[0])
         self._greedy = jax.jit(self.agent.greedy)
+        quiet = Noise(jnp.int32(0), jnp.zeros(self.spec.action.shape, self.spec.action.base), jnp.int32(1), None)
+        self._drawn = jax.jit(jax.vmap(lambda learner, obs, key: self.agent.act(learner, 1, obs, quiet._replace(key=key)), (None, 0, 0)))
 
     def _fleet(self, config: Config) -> Fleet:
         if self.env is None:
@@ -88,18 +91,26 @@ class Model:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Any, Any]:
-        """(action, state) for one observation or a batch of them; not deterministic means a share `epsilon_end` of random actions."""
+        """(action, state) for one observation or a batch of them.
+
+        Not deterministic means a share `epsilon_end` of random actions, or, for actor-critics, actions drawn from the policy.
+        """
         stack = () if self.config.frame_stack == 1 else (self.config.frame_stack,)
         obs = np.asarray(observation, self.spec.dtype)
         single = obs.shape == (*self.spec.shape, *stack)
         batch = obs[None] if single else obs
         if batch.shape[1:] != (*self.spec.shape, *stack):
             raise Refusal(f"observations of {self.spec.name} have shape {(*self.spec.shape, *stack)}, got {obs.shape}")
-        actions = np.asarray(self._greedy(self.learner(seed).chain.online, batch, jax.random.key(0)))
-        if not deterministic:
+        learner = self.learner(seed)
+        if deterministic or not self.spec.continuous:
+            actions = np.asarray(self._greedy(learner, batch, jax.random.key(0)))
+        else:
+            keys = self._rng.integers(0, 2**32, (len(batch), 2), np.uint32)
+            actions = np.asarray(self._drawn(learner, batch, keys))
+        if not deterministic and not self.spec.continuous:
             explore = self._rng.random(len(batch)) < self.config.epsilon_end
             actions = np.where(explore, self._rng.integers(0, self.spec.actions, len(batch)), actions)
-        actions = actions + self.spec.first_action
+        actions = self.spec.outside(actions)
         return (actions[0] if single else actions), state
 
     def playing(self, policy: str) -> "Model":
@@ -172,7 +183,8 @@ def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = 
             about = json.loads(file.metadata()["iterq"])
         if about["format"] != FORMAT:
             raise Refusal(f"{path} has format {about['format']}; this version of iterq reads format {FORMAT}")
-        spec = Spec(**{**about["spec"], "shape": tuple(about["spec"]["shape"])})
+        known: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in about["spec"].items()}
+        spec = Spec(**known)
         config = config_from(about["config"])
         arrays = safetensors.numpy.load_file(path)
     except OSError as error:
@@ -198,7 +210,7 @@ def make(
     """
     if not isinstance(fields.get("seeds", ()), tuple):
         fields["seeds"] = tuple(range(fields["seeds"])) if isinstance(fields["seeds"], int) else tuple(fields["seeds"])
-    return Model(configure(algorithm, preset or preset_for(env), **fields), env, network, optimiser)
+    return Model(configure(algorithm, preset or preset_for(algorithm, env), **fields), env, network, optimiser)
 
 
 def _preset(algorithm: str) -> Any:
@@ -216,3 +228,4 @@ def _preset(algorithm: str) -> Any:
 DQN, IDQN, DoubleDQN = _preset("dqn"), _preset("i-dqn"), _preset("double-dqn")
 QRDQN, IQRDQN, C51, IC51 = _preset("qr-dqn"), _preset("i-qr-dqn"), _preset("c51"), _preset("i-c51")
 IQN, IIQN, BootstrappedDQN = _preset("iqn"), _preset("i-iqn"), _preset("bootstrapped-dqn")
+SAC, ISAC, DroQ, IDroQ = _preset("sac"), _preset("i-sac"), _preset("droq"), _preset("i-droq")

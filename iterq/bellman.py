@@ -28,6 +28,18 @@ class Transition(NamedTuple):
     next_obs: Any
 
 
+class SoftTransition(NamedTuple):
+    """A transition and what the policy does after it."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    discount: Any
+    next_obs: Any
+    next_action: Any  # a′ ~ π(s′), the same for every member of a chain and for both critics
+    bonus: Any  # -α log π(a′ | s′)
+
+
 class Bellman(NamedTuple):
     """A base algorithm. Every function is written for a single transition."""
 
@@ -143,3 +155,22 @@ def iqn(N: int = 64, N_target: int = 64, N_policy: int = 32, kappa: float = 1.0)
         return quantile_huber(Q(t.obs, tau)[t.action], tau, y, kappa)
 
     return Bellman(backup, loss, values)
+
+
+def soft_backup(Qb: Q, Q: Q, t: SoftTransition, key: jax.Array) -> jax.Array:
+    """r + γ (minᵢ Q̄ᵢ(s′, a′) - α log π(a′ | s′))"""
+    return t.reward + t.discount * (Qb(t.next_obs, t.next_action, key).min() + t.bonus)
+
+
+def soft_loss(Q: Q, y: jax.Array, t: SoftTransition, key: jax.Array) -> jax.Array:
+    """Σᵢ (Qᵢ(s, a) - y)²"""
+    return ((Q(t.obs, t.action, key) - y) ** 2).sum()
+
+
+def critic_values(Q: Q, obs: Any, key: jax.Array) -> jax.Array:
+    """(2,) Qᵢ(s, a) of a pair (s, a)."""
+    return Q(*obs, key)
+
+
+# Soft actor-critic (Haarnoja et al., 2018): Q(obs, action, key) is (2,), a pair of critics; `key` is for dropout.
+soft = Bellman(soft_backup, soft_loss, critic_values)

@@ -63,7 +63,8 @@ class Config:
     """Steps of every agent."""
 
     bellman: str = "dqn"
-    """The base algorithm: dqn, double-dqn, qr-dqn, c51, iqn, or MODULE:NAME of your own Bellman (over one value per action)."""
+    """The base algorithm: dqn, double-dqn, qr-dqn, c51, iqn, soft (actor-critics), or MODULE:NAME of your own Bellman (over one value
+    per action)."""
     K: int = 1
     """Bellman updates learned at once; 1 is the base algorithm."""
     T: int = 200
@@ -102,6 +103,15 @@ class Config:
     """QR-DQN, IQN: quantiles of a return, predicted and of the target."""
     kappa: float = 1.0
     """QR-DQN, IQN: where the Huber loss becomes linear."""
+
+    utd: int = 1
+    """Actor-critics: gradient steps of the critics for every one of the actor (update to data)."""
+    dropout: float = 0.0
+    """Actor-critics: share of a critic's units that is left out, in its targets too (DroQ)."""
+    layer_norm: bool = False
+    """Actor-critics: normalise the layers of critics (DroQ)."""
+    actor_reads: Literal["min", "mean"] = "min"
+    """Actor-critics: what the actor improves on, of a pair of critics."""
 
     learning_rate: float = 1e-3
     """Of Adam."""
@@ -171,6 +181,10 @@ class Config:
                 raise Refusal(f"{field} must be one of {', '.join(known)}, got {getattr(self, field)!r}")
         if self.eval_policy not in (known := ("mean", "first", "last", *map(str, range(1, self.K + 1)))):
             raise Refusal(f"eval_policy must be one of {', '.join(known)}, got {self.eval_policy!r}")
+        if not 0 <= self.dropout < 1:
+            raise Refusal(f"dropout must lie in [0, 1), got {self.dropout}")
+        if self.bellman == "soft" and (self.tau == 1 or self.frozen or self.shared or not self.consecutive or self.prioritised):
+            raise Refusal("bellman = soft needs tau < 1, and neither frozen, shared nor prioritised; the preset mujoco says so")
         if self.tau == 0:
             raise Refusal("tau = 0 would never move the target")
         if self.T < self.G:
@@ -196,7 +210,7 @@ class Config:
 
 
 AT_LEAST = {
-    **dict.fromkeys(("total_timesteps", "K", "T", "D", "G", "quantiles", "batch_size", "n_step", "frame_stack"), 1),
+    **dict.fromkeys(("total_timesteps", "K", "T", "D", "G", "utd", "quantiles", "batch_size", "n_step", "frame_stack"), 1),
     **dict.fromkeys(("eval_episodes", "log_every"), 1),
     **dict.fromkeys(("epsilon_decay", "eval_every", "checkpoint_every"), 0),
     "atoms": 2,
@@ -205,6 +219,7 @@ CHOICES = {
     "reduce": ("auto", "mean", "sum"),
     "acting": ("uniform", "first", "last", "episode", "anchor-too"),
     "shifts": ("after", "early"),
+    "actor_reads": ("min", "mean"),
     "replay": ("auto", "device", "host"),
     "torso": ("mlp", "nature", "nature-valid"),
     "log_style": ("sb3", "cleanrl", "dopamine"),

@@ -185,6 +185,37 @@ class QuantileEmbedding(nn.Module):
         return x[:, None] * phi
 
 
+class Critic(nn.Module):
+    """Q(s, a) of the vector x = (s, a): hidden layers, each with dropout, layer normalisation and a ReLU as in DroQ, if asked for."""
+
+    features: Sequence[int]
+    dropout: float = 0.0
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array, key: jax.Array) -> jax.Array:
+        for i, size in enumerate(self.features):
+            x = Linear(size)(x)
+            if self.dropout:
+                kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1 - self.dropout, x.shape)
+                x = jnp.where(kept, x / (1 - self.dropout), 0)
+            x = nn.relu(nn.LayerNorm()(x) if self.layer_norm else x)
+        return Linear(1)(x)[0]
+
+
+class Critics(nn.Module):
+    """A pair of critics with parameters of their own: observation (n,), action (m,), key for dropout -> (2,)."""
+
+    features: Sequence[int]
+    dropout: float = 0.0
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, obs: jax.Array, action: jax.Array, key: jax.Array) -> jax.Array:
+        pair = nn.vmap(Critic, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=(None, 0), axis_size=2)  # pyright: ignore[reportArgumentType]
+        return pair(self.features, self.dropout, self.layer_norm)(jnp.concatenate([obs, action]), jax.random.split(key))
+
+
 def mlp(features: Sequence[int], outputs: int, kernel_init: Initializer = LECUN) -> dict[str, nn.Module]:
     """Hidden layers as the part `torso`, the linear output layer as the part `head`."""
     return {"torso": MLP(tuple(features), kernel_init), "head": Linear(outputs, kernel_init=kernel_init)}

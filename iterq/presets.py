@@ -31,10 +31,16 @@ def _algorithm(about: str, **values: Any) -> Preset:
         "acting": "Osband et al. (2016): one head per episode",
         "consecutive": "Osband et al. (2016): every head has its own target",
         "n_step": "i-DQN paper, Section 6.1: IQN with 3-step returns",
+        **dict.fromkeys(("frozen", "shared"), "i-DQN paper, Algorithm 2: critics learn from each other directly, and share nothing"),
+        "tau": "i-DQN paper, Table 2: 0.005 for SAC and DroQ, 0.02 for their iterated versions",
+        "utd": "i-DQN paper, Table 2: 20 for DroQ",
+        **dict.fromkeys(("dropout", "layer_norm", "actor_reads"), "Hiraoka et al. (2022) and Stable-Baselines Jax"),
     }
     return Preset(about, values, {name: sources[name] for name in values})
 
 
+_SOFT = {"bellman": "soft", "frozen": False, "shared": False}
+_DROQ = {"utd": 20, "dropout": 0.01, "layer_norm": True, "actor_reads": "mean"}
 ALGORITHMS = {
     "dqn": _algorithm("DQN (Mnih et al., 2015)", bellman="dqn", K=1),
     "i-dqn": _algorithm("iterated DQN, a window of 5 Bellman updates", bellman="dqn", K=5),
@@ -49,6 +55,10 @@ ALGORITHMS = {
     "bootstrapped-dqn": _algorithm(
         "Bootstrapped DQN (Osband et al., 2016) with 6 heads", bellman="dqn", K=6, consecutive=False, acting="episode"
     ),
+    "sac": _algorithm("soft actor-critic (Haarnoja et al., 2018)", K=1, tau=0.005, **_SOFT),
+    "i-sac": _algorithm("iterated SAC, a window of 4", K=4, tau=0.02, **_SOFT),
+    "droq": _algorithm("DroQ (Hiraoka et al., 2022)", K=1, tau=0.005, **_SOFT, **_DROQ),
+    "i-droq": _algorithm("iterated DroQ, a window of 4", K=4, tau=0.02, **_SOFT, **_DROQ),
 }
 
 
@@ -92,6 +102,9 @@ VARIANTS = {
         "dqn", "DQN with the parameters of i-DQN: 5 x 512 hidden units", "i-DQN paper, appendix: inflated DQN", features=(2_560,)
     ),
 }
+_TAU = "i-DQN paper, appendix: all with the same tau"
+VARIANTS |= {f"{name}-tau-0.02": _variant(name, f"{name} with the tau of its iterated version", _TAU, tau=0.02) for name in ("sac", "droq")}
+VARIANTS |= {f"{name}-tau-0.005": _variant(name, f"{name} with the tau of its base", _TAU, tau=0.005) for name in ("i-sac", "i-droq")}
 NAMED = {**ALGORITHMS, **VARIANTS}
 
 _CLEANRL = "CleanRL's dqn_jax.py for CartPole-v1"
@@ -174,7 +187,34 @@ PRESETS["published"] = PRESETS["paper"]._replace(
     about="Atari 2600 as the published runs of i-DQN had it: the anchor acts, too, and the window shifts early",
     values={**PRESETS["paper"].values, "acting": "anchor-too", "shifts": "early", "reduce": "mean"},
     source={**PRESETS["paper"].source, **dict.fromkeys(("acting", "shifts", "reduce"), _PUBLISHED)},
-    special={**PRESETS["paper"].special, "bootstrapped-dqn": {"shifts": "after"}},  # it has no anchor and no window
+    # These have no window that shifts.
+    special={**PRESETS["paper"].special, **{name: {"shifts": "after"} for name in ("bootstrapped-dqn", "sac", "i-sac", "droq", "i-droq")}},
+)
+_MUJOCO = "i-DQN paper, Table 2"
+PRESETS["mujoco"] = Preset(
+    "MuJoCo and other continuous control as in the i-DQN paper",
+    {
+        "features": (256, 256),
+        "gamma": 0.99,
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "adam_epsilon": 1e-8,
+        "buffer_size": 1_000_000,
+        "learning_starts": 5_000,
+        "epsilon_end": 0.0,
+        "epsilon_decay": 0,
+        "G": 1,
+        "total_timesteps": 1_000_000,
+        "eval_every": 10_000,
+        "checkpoint_every": 100_000,
+    },
+    {
+        **dict.fromkeys(("features", "gamma", "batch_size", "learning_rate", "buffer_size", "learning_starts"), _MUJOCO),
+        **dict.fromkeys(("G", "total_timesteps"), _MUJOCO),
+        "adam_epsilon": "optax",
+        **dict.fromkeys(("epsilon_end", "epsilon_decay"), "the policy itself explores"),
+        **dict.fromkeys(("eval_every", "checkpoint_every"), "ours"),
+    },
 )
 
 ALIASES = {
@@ -253,14 +293,16 @@ def unknown(what: str, word: str, known: Iterable[str]) -> str:
     return f"unknown {what} {word!r}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
 
 
-def preset_for(env: Any) -> str:
-    """The preset that suits an environment, if the user names none."""
+def preset_for(algorithm: str, env: Any) -> str:
+    """The preset that suits an algorithm on an environment, if the user names none."""
+    if algorithm in NAMED and ALGORITHMS[NAMED[algorithm].base or algorithm].values["bellman"] == "soft":
+        return "mujoco"
     return "paper" if isinstance(env, str) and game_of(env) else "classic"
 
 
 def configure(algorithm: str, preset: str | None = None, **given: Any) -> Config:
     """The configuration of an algorithm by name; `given` fields, in any of the known dialects, override its presets."""
-    preset = preset or preset_for(given.get("env", given.get("env_id")))
+    preset = preset or preset_for(algorithm, given.get("env", given.get("env_id")))
     if algorithm not in NAMED:
         raise Refusal(unknown("algorithm", algorithm, NAMED))
     if preset not in PRESETS:

@@ -47,18 +47,28 @@ class Replay(NamedTuple):
     tree: Any = None  # their priorities; None: uniform
 
 
-# A record in bytes: [0, 4) an entry of the list of starts, which is a ring of its own; [4, CLOSED) written when the row is closed, the
-# answer to its action from ANSWER on; the rest written when it is opened.
-ANSWER, CLOSED = 8, 13
+# A record in bytes: an entry of the list of starts, which is a ring of its own; what is written when the row is closed, the action and the
+# answer to it; the rest written when it is opened.
+ACTION = 4
 
 
 def record(spec: Spec) -> np.dtype:
     """One row in memory."""
-    frame = np.dtype((spec.dtype, spec.shape))
-    fields = {"start": ("<i4", 0), "action": ("<i4", 4), "reward": ("<f4", ANSWER), "terminated": ("?", 12)}
-    fields |= {"first": ("?", CLOSED), "frame": (frame, 16)}
+    frame, answer = np.dtype((spec.dtype, spec.shape)), ACTION + spec.action.itemsize
+    fields = {"start": ("<i4", 0), "action": (spec.action, ACTION), "reward": ("<f4", answer), "terminated": ("?", answer + 4)}
+    fields |= {"first": ("?", answer + 5), "frame": (frame, answer + 8)}
     formats, places = zip(*fields.values(), strict=True)
-    return np.dtype({"names": list(fields), "formats": formats, "offsets": places, "itemsize": 16 + -(-frame.itemsize // 4) * 4})
+    return np.dtype({"names": list(fields), "formats": formats, "offsets": places, "itemsize": answer + 8 + -(-frame.itemsize // 4) * 4})
+
+
+def answers(memory: Memory) -> int:
+    """Where the answer begins in a record."""
+    return memory.row.fields["reward"][1]  # pyright: ignore[reportOptionalSubscript]
+
+
+def opens(memory: Memory) -> int:
+    """Where that part of a record begins which is written when the row is opened."""
+    return memory.row.fields["first"][1]  # pyright: ignore[reportOptionalSubscript]
 
 
 def nbytes(memory: Memory) -> int:
@@ -101,7 +111,7 @@ def open_row(memory: Memory, replay: Replay, i: Any, opening: Any) -> Replay:
     """A frame is seen: write `opening`, the part of row `i` from `first` on, as bytes."""
     data, counts, tree = replay
     C, (new, old) = memory.capacity, turnover(memory, i)
-    data = jax.lax.dynamic_update_slice(data, opening[None], (i % C, CLOSED))
+    data = jax.lax.dynamic_update_slice(data, opening[None], (i % C, opens(memory)))
     # The entry is written whether or not it is a start; if it is none, the next one takes its place.
     data = jax.lax.dynamic_update_slice(data, to_bytes(new, jnp.int32)[None], (counts[0] % C, 0))
     read = reader(memory, data)
@@ -121,14 +131,15 @@ def turnover(memory: Memory, i: Any) -> tuple[Any, Any]:
 def opening_bytes(memory: Memory, frame: Any, first: Any) -> Any:
     """What `open_row` writes, from values on the device."""
     kind, at = memory.row.fields["frame"][:2]  # pyright: ignore[reportOptionalSubscript]
-    padding = [jnp.zeros(size, jnp.uint8) for size in (at - CLOSED - 1, memory.row.itemsize - at - kind.itemsize)]
+    padding = [jnp.zeros(size, jnp.uint8) for size in (at - opens(memory) - 1, memory.row.itemsize - at - kind.itemsize)]
     return jnp.concatenate([to_bytes(first, bool), padding[0], to_bytes(frame, kind.base), padding[1]])
 
 
 def close_row(memory: Memory, replay: Replay, i: Any, action: Any, answer: Any) -> Replay:
     """The environment has answered to `action` on the frame of row `i`: `answer` are the bytes of reward and terminated."""
-    closing = jnp.concatenate([to_bytes(action, jnp.int32), answer])
-    return replay._replace(data=jax.lax.dynamic_update_slice(replay.data, closing[None], (i % memory.capacity, 4)))
+    kind = memory.row.fields["action"][0].base  # pyright: ignore[reportOptionalSubscript]
+    closing = jnp.concatenate([to_bytes(action, kind), answer])
+    return replay._replace(data=jax.lax.dynamic_update_slice(replay.data, closing[None], (i % memory.capacity, ACTION)))
 
 
 def answer_bytes(reward: Any, terminated: Any) -> Any:

@@ -24,7 +24,7 @@ def train(argv: list[str]) -> int:
         return 0
     algorithm = among(argv[0], NAMED, "algorithm")
     words = renamed(argv[1:])
-    preset = last_of(words, "--preset") or preset_for((last_of(words, "--env") or "").split(",")[0])
+    preset = last_of(words, "--preset") or preset_for(algorithm, (last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
     options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
     config = options.config

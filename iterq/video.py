@@ -35,7 +35,7 @@ def record_episode(model: Any, folder: Path) -> Path:
     pictures, over = [env.render()], False
     while not over:
         action, _ = model.predict(obs if c.frame_stack > 1 else obs[..., 0], deterministic=True, seed=seed)
-        frame, _, terminated, truncated, _ = env.step(int(action))
+        frame, _, terminated, truncated, _ = env.step(action if model.spec.continuous else int(action))
         obs[..., :-1], obs[..., -1] = obs[..., 1:].copy(), frame
         pictures.append(env.render())
         over = terminated or truncated

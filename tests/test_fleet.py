@@ -209,7 +209,7 @@ def by_hand(agent, world, seed, steps):
     for n in range(1, steps + 1):
         drawn = noise(learner.root, n)
         head = drawn.member if first else head
-        action = act(learner.chain, head, frame, drawn)
+        action = act(learner, head, frame, drawn)
         rows.append(Row(frame, first, int(action), 0.0, False))
         if n > c.learning_starts and n % c.G == 0:
             starts = [i for i in range(max(n - c.buffer_size, 0), n - c.n_step) if not rows[i + 1].first]
@@ -268,7 +268,7 @@ def test_after_the_decay_the_member_that_a_rule_names_acts(rule):
         different += len(set(best)) > 1
         for head in (1, 2, 3):
             member = {"first": 1, "last": 3, "episode": head}.get(rule, int(noise.member))
-            assert act(learner.chain, head, obs, noise) == (best[member - 1] if member else anchors)
+            assert act(learner, head, obs, noise) == (best[member - 1] if member else anchors)
             members.add(member)
     assert members == {"first": {1}, "last": {3}, "anchor-too": {0, 1, 2, 3}}.get(rule, {1, 2, 3})
     assert different > 10  # members disagree, or this would show nothing
@@ -279,8 +279,8 @@ def test_random_actions_decay_linearly_after_learning_starts():
     agent = make("dqn", HOSTED).agent
     learner, act, obs, roots = agent.init(0), jax.jit(agent.act), jnp.ones(4), jnp.arange(8_000, dtype=jnp.uint32).reshape(4_000, 2)
     noise = agent.noise(learner.root, 1)
-    greedy = act(learner.chain, 1, obs, noise._replace(explore=0))
-    assert act(learner.chain, 1, obs, noise._replace(explore=1, action=1 - greedy)) == 1 - greedy
+    greedy = act(learner, 1, obs, noise._replace(explore=0))
+    assert act(learner, 1, obs, noise._replace(explore=1, action=1 - greedy)) == 1 - greedy
     draws = jax.jit(jax.vmap(agent.noise, (0, None)))
     for n, epsilon in {1: 1, 40: 1, 41: 0.991, 65: 0.775, 90: 0.55, 139: 0.109, 140: 0.1, 5_000: 0.1}.items():
         # The very number that decides: a root explores at n if what it draws there lies below ε.

@@ -41,6 +41,7 @@ ALGORITHMS = {
 PURE, HOSTED = "jax/CartPole-v1", ("CartPole-v1", "FrozenLake-v1")  # on the lake, chance is at work inside an episode
 CASES = {f"{name}, {env}": [*words, "--env", env] for env in (PURE, *HOSTED) for name, words in ALGORITHMS.items()} | {
     "prioritised": ["dqn", "--prioritised", "--n-step", "2", "--env", PURE],
+    "i-sac": ["i-sac", "--K", "2", "--env", "Pendulum-v1"],
     "frames in the host's memory": ["i-dqn", "--K", "2", "--frame-stack", "3", "--replay", "host", "--env", "CartPole-v1"],
 }
 
@@ -332,3 +333,32 @@ def test_a_killed_fleet_of_different_games_ends_in_the_same_bits(tmp_path, cache
         assert {row["step"] for row in ours["metrics.jsonl"]} == set(range(50, 601, 50))
         assert json.loads(ours["config.json"])["env"] == f"ALE/{game}-v5"
     assert len(contents(run / "Breakout")["episodes.csv"]) > 2
+
+
+BODIES = [
+    ("K", 2),
+    ("seeds", 2),
+    ("total-timesteps", 400),
+    ("learning-starts", 100),
+    ("buffer-size", 250),
+    ("features", 8),
+    ("batch-size", 4),
+]
+BODIES += [("log-every", 40), ("checkpoint-every", 110), ("eval-every", 0)]
+
+
+def test_killed_bodies_end_in_the_same_bits(tmp_path, cached):
+    """In the middle of episodes: the cheetah never falls, the ant and the humanoid do; all in one process."""
+    tasks = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
+    words = ["train", "i-sac", "--env", ",".join(tasks), *(word for name, size in BODIES for word in (f"--{name}", str(size))), "--out"]
+    finish([*words, tmp_path / "whole"], cached)
+    run = tmp_path / "run"
+    kill([*words, run], cached, Blow("metrics", 14))
+    kill(["resume", run], cached, Blow("write", 16))
+    finish(["resume", run], cached)
+    for task in tasks:
+        ours, theirs = contents(run / task), contents(tmp_path / "whole" / task)
+        assert ours.keys() == theirs.keys()
+        assert [name for name in ours if ours[name] != theirs[name]] == []
+        assert {row["step"] for row in ours["metrics.jsonl"]} == set(range(40, 401, 40))
+    assert len(contents(run / "Humanoid-v5")["episodes.csv"]) > 4

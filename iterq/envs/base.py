@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 
 class PureEnv(NamedTuple):
@@ -26,9 +27,28 @@ class Spec(NamedTuple):
     name: str
     shape: tuple[int, ...]  # of one observation
     dtype: str  # of one observation
-    actions: int
+    actions: int  # how many there are; of what length they are, where they are vectors
     states: int | None  # where observations are indices 0 … states - 1 (shape (), dtype int32): how many; else None
     first_action: int = 0  # what the environment itself calls action 0
+    low: tuple[float, ...] = ()  # where actions are vectors: the bounds of the environment's; those of an agent lie in [-1, 1]
+    high: tuple[float, ...] = ()
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors."""
+        return bool(self.low)
+
+    @property
+    def action(self) -> np.dtype:
+        """The type of an agent's action."""
+        return np.dtype(("<f4", (self.actions,))) if self.continuous else np.dtype("<i4")
+
+    def outside(self, action: Any) -> Any:
+        """What the environment itself calls an agent's action, or a batch of them."""
+        if not self.continuous:
+            return action + self.first_action
+        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
+        return low + (np.asarray(action, np.float32) + 1) * ((high - low) / 2)
 
 
 def spec(env: PureEnv, states: int | None = None) -> Spec:

@@ -63,10 +63,8 @@ def host_env(env: Any) -> HostEnv:
             raise Refusal(f"{name}() made a {type(one).__name__}, not a gymnasium.Env")
     else:
         raise Refusal(f"{env!r} is no environment: give a Gymnasium id, an environment, or a function that makes one")
-    if not isinstance(one.action_space, spaces.Discrete):
-        raise Refusal(f"{name} has actions {one.action_space}; these algorithms need discrete ones")
     shape, dtype, states = _observations(name, one.observation_space)
-    spec = Spec(name, shape, dtype, int(one.action_space.n), states, int(one.action_space.start))
+    spec = Spec(name, shape, dtype, states=states, **_actions(name, one.action_space))
     if one is env:
         return HostEnv(spec, make, own=env)
     one.close()
@@ -100,6 +98,17 @@ def _observations(name: str, space: Any) -> tuple[tuple[int, ...], str, int | No
         return tuple(space.shape), "float32" if kind.kind == "f" else "uint8" if kind == np.uint8 else "int32", None
     hint = "; gymnasium.wrappers.FlattenObservation makes one array of them" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
     raise Refusal(f"{name} has observations {type(space).__name__}, which are not supported{hint}")
+
+
+def _actions(name: str, space: Any) -> dict[str, Any]:
+    """The fields of a `Spec` that say what actions are."""
+    if isinstance(space, spaces.Discrete):
+        return {"actions": int(space.n), "first_action": int(space.start)}
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and np.dtype(space.dtype).kind == "f":
+        if not np.all(np.isfinite(space.low) & np.isfinite(space.high) & (space.low < space.high)):
+            raise Refusal(f"{name} has actions {space}; only bounded ones are supported (gymnasium.wrappers.RescaleAction, ClipAction)")
+        return {"actions": space.shape[0], "low": tuple(space.low.tolist()), "high": tuple(space.high.tolist())}
+    raise Refusal(f"{name} has actions {space}; supported are discrete ones and bounded vectors of numbers")
 
 
 def episode_seed(seed: int, purpose: int, episode: int) -> int:
@@ -176,7 +185,7 @@ class HostEnvs:
                 if (start := starts[j]) is not None:
                     frame[j] = env.reset(seed=start)[0]
                 else:
-                    frame[j], gain, terminated[j], truncated[j], _ = env.step(actions[j] + self.kind.spec.first_action)
+                    frame[j], gain, terminated[j], truncated[j], _ = env.step(self.kind.spec.outside(actions[j]))
                     total[j] = float(gain)
             except Exception as error:
                 raise EnvironmentFailure(_raised(self.kind, error, f"at step {n} of seed {self.seeds[j]}")) from error
@@ -186,7 +195,7 @@ class HostEnvs:
         """All that is needed to bring the environment of agent `j` back to where it is: plain arrays and numbers."""
         return {
             "episode": np.int64(self.episode[j]),
-            "actions": np.array(self.actions[j], np.int32),
+            "actions": np.array(self.actions[j], self.kind.spec.action.base).reshape(-1, *self.kind.spec.action.shape),
             "total": np.float64(self.total[j]),
             "over": np.bool_(self.over[j]),
             "frame": self.frame[j],
@@ -208,7 +217,7 @@ class HostEnvs:
         """The frame after `actions` in the episode of the seed `start`."""
         frame = self.envs[j].reset(seed=start)[0]
         for action in actions.tolist():
-            frame = self.envs[j].step(action + self.kind.spec.first_action)[0]
+            frame = self.envs[j].step(self.kind.spec.outside(action))[0]
         return frame
 
     def close(self) -> None:
@@ -228,7 +237,7 @@ def _raised(kind: HostEnv, error: Exception, when: str) -> str:
 def play(kind: HostEnv, seeds: Sequence[int], episodes: int, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[Any]:
     """Evaluation: (agent, return, length) of `episodes` episodes of every agent, always the same ones, side by side.
 
-    choose: (obs (agents, episodes, *obs), t) -> (agents, episodes) actions.
+    choose: (obs (agents, episodes, *obs), t) -> (agents, episodes, …) actions.
     """
     envs = [[kind.make() for _ in range(episodes)] for _ in seeds]
     try:
@@ -256,7 +265,7 @@ def _play(kind: HostEnv, envs: list[list[Any]], seeds: Sequence[int], stack: int
         actions = choose(obs if stack > 1 else obs[..., 0], int(length.max()))
         for j, e in np.argwhere(~over):
             with named(j, e) as env:
-                frame, reward, terminated, truncated, _ = env.step(int(actions[j, e]) + kind.spec.first_action)
+                frame, reward, terminated, truncated, _ = env.step(kind.spec.outside(actions[j, e].tolist()))
                 obs[j, e, ..., :-1] = obs[j, e, ..., 1:]
                 obs[j, e, ..., -1] = frame
                 total[j, e] += float(reward)

@@ -26,8 +26,8 @@ class Shared:
         self.noises: Packer = packer(jax.eval_shape(agent.noise, jnp.zeros(2, jnp.uint32), 0))
 
         def greedy(learner: Packed, obs: Any, n: Any, t: Any) -> Any:
-            root, chain = self.learners.unpack(learner)[:2]
-            return agent.greedy(chain.online, obs, jax.random.fold_in(address(root, EVALUATE, n), t))
+            whole = self.learners.unpack(learner)
+            return agent.greedy(whole, obs, jax.random.fold_in(address(whole.root, EVALUATE, n), t))
 
         def draw_ahead(roots: Any, n: Any) -> Any:
             ns = n + jnp.arange(AHEAD)
@@ -40,7 +40,7 @@ class Shared:
 
     def act(self, learner: Packed, head: Any, obs: Any, words: Any) -> Any:
         """The action of one agent; `words` are its noise, packed."""
-        return self.agent.act(self.learners.unpack(learner).chain, head, obs, self.noise(words))
+        return self.agent.act(self.learners.unpack(learner), head, obs, self.noise(words))
 
     def noise(self, words: Any) -> Noise:
         """The noise of one step, packed as `draw_ahead` has it."""
@@ -66,13 +66,13 @@ class Group:
         self.lanes = lanes
         self.n = -1  # steps answered; -1: the first frame is not seen yet
         self.stepping = False  # the environments are at step n + 1
-        self.taken = np.zeros(0, np.int32)  # (agents,) the actions of that step
+        self.taken = np.zeros(0, np.int32)  # (agents, …) the actions of that step
         self.learned = 0  # the last step whose gradient step is done
         self.noise: Any = None  # (agents, AHEAD, words) of the steps from `ahead` * AHEAD on
         self.ahead = -1
 
     def actions(self) -> np.ndarray:
-        """(agents,) what is to be done in step n + 1."""
+        """(agents, …) what is to be done in step n + 1."""
         raise NotImplementedError
 
     def learn(self, n: int) -> None:
@@ -106,7 +106,7 @@ class Group:
     def begin(self) -> None:
         """Let the environments step, and meanwhile learn if that is due. Step 0 only looks at the first frames."""
         n = self.n + 1
-        self.taken = self.actions() if n else np.zeros(len(self.seeds), np.int32)
+        self.taken = self.actions() if n else np.zeros(len(self.seeds), self.agent.spec.action)
         self.envs.begin(self.taken, n)
         self.stepping = True
         if self.learned < n and learns(self.agent.config, n):

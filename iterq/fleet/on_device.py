@@ -1,6 +1,6 @@
 """Groups whose experience is kept on the device: one call per step writes it and acts, one per lane learns.
 
-What goes in and out travels packed: the answers as records of the replay, `meta` as five numbers per agent.
+What goes in and out travels packed: the answers as records of the replay, `meta` as a few words per agent.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from iterq.fleet.base import lift, wide
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.pack import Packed
 from iterq.programs import program
-from iterq.replay import ANSWER, CLOSED, Memory, Replay, close_row, empty, observe, open_row, reader, sample
+from iterq.replay import Memory, Replay, answers, close_row, empty, observe, open_row, opens, reader, sample
 
 PINNED = "pinned_host"
 
@@ -28,31 +28,35 @@ class DevicePrograms(Shared):
 
     def __init__(self, agent: Agent, memory: Memory) -> None:
         super().__init__(agent, memory)
-        size, learners = agent.config.batch_size, self.learners
+        size, learners, kind = agent.draws, self.learners, agent.spec.action
 
         def see(learner: Packed, replay: Replay, meta: Any, row: Any, noise: Any) -> tuple[Replay, Any]:
-            """`row`: the answer to the last action and the frame to act on, as one record. (5,) `meta`: see `DeviceGroup`."""
-            n = meta[4] + 1
+            """`row`: the answer to the last action and the frame to act on, as one record. `meta`: see `DeviceGroup`."""
+            n = meta[3] + 1
             words = noise[n % AHEAD]
-            replay = close_row(memory, replay._replace(counts=meta[2:4]), n - 2, meta[1], row[ANSWER:CLOSED])
-            replay = open_row(memory, replay, n - 1, row[CLOSED:])
+            replay = close_row(memory, replay._replace(counts=meta[1:3]), n - 2, action_of(meta), row[answers(memory) : opens(memory)])
+            replay = open_row(memory, replay, n - 1, row[opens(memory) :])
             obs = observe(memory, reader(memory, replay.data), n[None] - 1)[0]
-            head = jnp.where(row[CLOSED] > 0, self.noise(words).member, meta[0])
-            return replay._replace(counts=None), jnp.stack([head, self.act(learner, head, obs, words), *replay.counts, n])
+            head = jnp.where(row[opens(memory)] > 0, self.noise(words).member, meta[0])
+            action = jax.lax.bitcast_convert_type(self.act(learner, head, obs, words), jnp.int32).reshape(-1)
+            return replay._replace(counts=None), jnp.concatenate([jnp.stack([head, *replay.counts, n]), action])
+
+        def action_of(meta: Any) -> Any:
+            return jax.lax.bitcast_convert_type(meta[..., 4:], kind.base).reshape(*meta.shape[:-1], *kind.shape)
 
         def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any, Any]:
             done = of_group(see, (lanes, replays, meta, rows, noise))
             meta = joined([meta for _, meta in done])
-            return [replay for replay, _ in done], meta, meta[:, 1]
+            return [replay for replay, _ in done], meta, action_of(meta)
 
         def draw(learner: Packed, replay: Replay, meta: Any, purpose: int) -> Any:
-            key = address(learners.unpack(learner).root, purpose, meta[4])
-            return sample(memory, replay._replace(counts=meta[2:4]), meta[4], key, size)
+            key = address(learners.unpack(learner).root, purpose, meta[3])
+            return sample(memory, replay._replace(counts=meta[1:3]), meta[3], key, size)
 
         def learn(learner: Packed, replay: Replay, meta: Any, moving: bool) -> tuple[Packed, Any]:
             """Also the priorities that change by it."""
             batch = draw(learner, replay, meta, SAMPLE)
-            moved, losses = agent.learn(learners.unpack(learner), batch, meta[4], moving)
+            moved, losses = agent.learn(learners.unpack(learner), batch, meta[3], moving)
             tree = priorities.learned(replay.tree, batch.slot, losses / batch.weight) if memory.prioritised else None
             return learners.pack(moved), tree
 
@@ -80,13 +84,15 @@ class DeviceGroup(Group):
         super().__init__(*args)
         agents = jnp.arange(len(self.seeds))
         self.replays = [self.shared.empty(lane) for lane in ([agents] if wide() else agents)]
-        # The member that acts in this episode, the action to be answered, the counts of the replay, and the step: all that a call
+        # The member that acts in this episode, the counts of the replay, the step, and the action to be answered: all that a call
         # needs beside large arrays, kept where it is needed, since on a GPU every number that is sent costs as much as a frame.
-        self.meta: Any = jnp.tile(jnp.array([1, 0, 0, 0, 0], jnp.int32), (len(self.seeds), 1))
-        self.chosen: Any = self.meta[:, 1]
+        self.kind = self.agent.spec.action
+        start = [1, 0, 0, 0] + [0] * (self.kind.itemsize // 4)
+        self.meta: Any = jnp.tile(jnp.array(start, jnp.int32), (len(self.seeds), 1))
+        self.chosen: Any = np.zeros(len(self.seeds), self.kind)
 
     def acted(self) -> bool:
-        return self.chosen.is_ready()
+        return isinstance(self.chosen, np.ndarray) or self.chosen.is_ready()
 
     def actions(self) -> np.ndarray:
         return np.asarray(self.chosen)
@@ -113,9 +119,9 @@ class DeviceGroup(Group):
             self.replays = [replay._replace(tree=tree) for replay, (_, tree) in zip(self.replays, done, strict=True)]
 
     def kept(self, j: int) -> Kept:
-        head, action, *counts, _ = np.asarray(self.meta)[j]
+        head, *counts, _ = np.asarray(self.meta)[j, :4]
         replay = jax.tree.map(lambda x: np.asarray(x[j]), self.replays[0]) if wide() else jax.tree.map(np.asarray, self.replays[j])
-        return Kept(replay._replace(counts=np.array(counts, np.int32)), head, action)
+        return Kept(replay._replace(counts=np.array(counts, np.int32)), head, self.actions()[j])
 
     def keep(self, j: int, kept: Kept, n: int) -> None:
         rows = kept.replay._replace(counts=None)
@@ -123,5 +129,7 @@ class DeviceGroup(Group):
             self.replays = [jax.tree.map(lambda x, new: x.at[j].set(new), self.replays[0], rows)]
         else:
             self.replays[j] = jax.tree.map(jnp.asarray, rows)
-        self.meta = self.meta.at[j].set(jnp.array([kept.head, kept.action, *kept.replay.counts, n]))
-        self.chosen = self.meta[:, 1]
+        action = np.asarray(kept.action, self.kind.base)
+        self.meta = self.meta.at[j].set(np.array([kept.head, *kept.replay.counts, n, *action.reshape(-1).view(np.int32)], np.int32))
+        self.chosen = self.actions().copy()
+        self.chosen[j] = action

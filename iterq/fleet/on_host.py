@@ -23,7 +23,7 @@ class HostPrograms(Shared):
 
     def __init__(self, agent: Agent, memory: Memory) -> None:
         super().__init__(agent, memory)
-        learners, size = self.learners, agent.config.batch_size
+        learners, size = self.learners, agent.draws
 
         def act(learner: Packed, seen: Any, drawn: Any) -> Any:
             """(stack, bytes) `seen`: the last records; `drawn`: the head and the words of the noise."""
@@ -51,7 +51,8 @@ class HostGroup(Group):
         super().__init__(*args)
         self.replay = HostReplay(self.memory, len(self.seeds))
         self.head = np.ones(len(self.seeds), np.int32)
-        self.chosen: Any = np.zeros(len(self.seeds), np.int32)
+        self.kind = self.agent.spec.action
+        self.chosen: Any = np.zeros(len(self.seeds), self.kind)
         self.learning: list[int] = []  # the steps with a gradient step among those that noise is drawn for
         self.bits = np.zeros(0, np.uint32)  # (agents, steps, batch) what they draw
 
@@ -73,10 +74,11 @@ class HostGroup(Group):
         self.replay.close_row(n - 2, actions, answer.reward, answer.terminated)
         self.replay.open_row(n - 1, answer.frame, answer.first)
         words = self.noise[:, n % AHEAD]
-        explore, action, member = words[:, 0], words[:, 1], words[:, 2]  # the fields of `Noise`, in their order
+        last = 1 + self.kind.itemsize // 4
+        explore, action, member = words[:, 0], words[:, 1:last], words[:, last]  # the fields of `Noise`, in their order
         self.head = np.where(answer.first, member, self.head)
         if explore.all():
-            self.chosen = action
+            self.chosen = np.ascontiguousarray(action).view(self.kind.base).reshape(len(words), *self.kind.shape)
         else:
             self.chosen = self.shared.act_all(self.lanes, self.replay.seen(n - 1), np.column_stack([self.head, words]))
 

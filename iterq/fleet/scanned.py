@@ -80,7 +80,7 @@ class Scanned(Fleet):
         return Seat(learner, empty(self.memory), one, one - 1, world)
 
     def _draw(self, learner: Learner, replay: Replay, n: Any, purpose: Any) -> Any:
-        return sample(self.memory, replay, n, address(learner.root, purpose, n), self.agent.config.batch_size)
+        return sample(self.memory, replay, n, address(learner.root, purpose, n), self.agent.draws)
 
     def _learn(self, learner: Learner, replay: Replay, n: Any) -> tuple[Learner, Any]:
         """Also the priorities that change by it. The rows are only read: a branch that returned them would copy them."""
@@ -107,7 +107,7 @@ class Scanned(Fleet):
         replay = open_row(self.memory, replay, i, opening_bytes(self.memory, self.env.observe(world.state), world.first))
         obs = observe(self.memory, reader(self.memory, replay.data), i[None])[0]
         head = jnp.where(world.first, noise.member, seat.head)
-        action = self.agent.act(seat.learner.chain, head, obs, noise)
+        action = self.agent.act(seat.learner, head, obs, noise)
         learner, tree = jax.lax.cond(
             learns(c, n), lambda learner: self._learn(learner, replay, n), lambda learner: (learner, replay.tree), seat.learner
         )
@@ -160,7 +160,7 @@ class Scanned(Fleet):
         def body(carry: tuple) -> tuple:
             t, states, obs, total, length, over = carry
             key = jax.random.fold_in(address(learner.root, EVALUATE, n), t)
-            actions = self.agent.greedy(learner.chain.online, obs, key)
+            actions = self.agent.greedy(learner, obs, key)
             keys = jax.vmap(jax.random.fold_in, (0, None))(starts, t + 1)
             states, reward, terminated = jax.vmap(env.step)(states, actions, keys)
             total, length = total + jnp.where(over, 0, reward), length + ~over

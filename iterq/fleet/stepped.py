@@ -20,7 +20,7 @@ from iterq.fleet.on_host import HostGroup, HostPrograms
 
 def groups_for(agents: int, beside: int) -> int:
     """How many groups `agents` are split into, in one of `beside` fleets that take turns."""
-    # An update of many agents takes longer than a step of their environments, and smaller groups wait less for it; every group takes a call.
+    # An update of many agents takes longer than a step of their environments, and smaller groups wait less for it; but each takes a call.
     many = max(2, min(4, agents // (4 if wide() else 2)))
     return min(agents, max(1, many // beside))
 

@@ -17,5 +17,7 @@ EXPERIMENTS = {
     "atari-bootstrapped": ("iterq.reproduce.atari:bootstrapped", "Appendix: Bootstrapped DQN, and one member per episode"),
     "atari-spread": ("iterq.reproduce.atari:spread", "Appendix: the distance between the members during training"),
     "atari-published": ("iterq.reproduce.atari:published", "The settings of the paper's text against those of its published runs"),
+    "mujoco-main": ("iterq.reproduce.mujoco:main", "Section 6.2: SAC, i-SAC, DroQ and i-DroQ on six MuJoCo tasks"),
+    "mujoco-tau": ("iterq.reproduce.mujoco:tau", "Appendix: the same with tau = 0.02 for all"),
     "car-on-hill": ("iterq.reproduce.car_on_hill", "Section 5: i-FQI on car-on-hill, performance loss, Table 1 and Proposition 4.1"),
 }

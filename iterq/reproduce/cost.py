@@ -115,7 +115,7 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
     learner = jax.jit(agent.init)(jnp.uint32(0))
     batch = batch_of(config.batch_size, settings.frame_stack)
     update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, moving=False)[0], learner, batch)
-    action = _compiled(lambda chain: _act(agent, chain, batch.obs[0]), learner.chain)
+    action = _compiled(lambda learner: _act(agent, learner, batch.obs[0]), learner)
     seconds = []
     for _ in range(config.repeats + 1):
         started = time.perf_counter()
@@ -126,8 +126,8 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
     return Cost(count, size / 1e6, _flops(update), _flops(action), 1e3 * statistics.median(seconds[1:]))
 
 
-def _act(agent: Agent, chain: Any, obs: Any) -> jax.Array:
-    return agent.act(chain, 1, obs, agent.noise(jnp.zeros(2, jnp.uint32), 10**6))
+def _act(agent: Agent, learner: Any, obs: Any) -> jax.Array:
+    return agent.act(learner, 1, obs, agent.noise(jnp.zeros(2, jnp.uint32), 10**6))
 
 
 def batch_of(size: int, stack: int) -> Transition:

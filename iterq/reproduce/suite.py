@@ -1,0 +1,249 @@
+"""Methods on tasks, with many seeds: what the Atari and MuJoCo experiments of the paper have in common.
+
+Every (method, task) is a run directory with one agent per seed, under `--runs`. A second call finds what is there and goes on from it, and
+experiments share the runs they have in common. Scores are aggregated by the interquartile mean with 95 % stratified bootstrap intervals.
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from iterq.config import Seeds
+from iterq.errors import Refusal
+from iterq.presets import PRESETS, configure
+from iterq.report.stats import Estimate, stratified_iqm
+from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
+
+Points = dict[int, list[float]]  # seed: a value per point of the curve
+OURS = "The paper does not name these tasks; they are ours."
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """How much of an experiment is run."""
+
+    only: str = ""
+    """Tasks or games, as A,B; empty: those of the experiment."""
+    at_most: int = 0
+    """Only the first so many of them; 0: all."""
+    seeds: Seeds = (0, 1, 2, 3, 4)
+    """Agents of each method on each task."""
+    total_timesteps: int = 50_000_000
+    """Steps of every agent."""
+    epoch: int = 250_000
+    """Steps between two points of a curve."""
+    preset: str = "paper"
+    """Hyperparameters."""
+    learning_starts: int = 20_000
+    """Steps of random actions before the first gradient step."""
+    buffer_size: int = 1_000_000
+    """Rows of the replay of an agent."""
+    batch_size: int = 32
+    """Transitions per gradient step."""
+    at_once: int = 1
+    """Tasks that are trained side by side; their replays share the memory."""
+    runs: Path = Path("runs") / "suite"
+    """Where run directories are kept, and found again."""
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise Refusal(f"unknown preset {self.preset!r}; known: {', '.join(PRESETS)}")
+        if min(self.epoch, self.at_once, self.total_timesteps) < 1 or self.at_most < 0:
+            raise Refusal("--epoch, --at-once and --total-timesteps must be at least 1, --at-most at least 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """What the runs of one method say, over the points that all of its agents have reached."""
+
+    ends: np.ndarray  # (points,) steps
+    scores: np.ndarray  # (seeds, tasks, points) mean returns, or whatever is drawn
+    normalised: np.ndarray  # the same, comparable between tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What `iterq reproduce` runs by a name."""
+
+    name: str
+    methods: dict[str, str]  # label: algorithm or variant, with @PRESET if it has its own
+    tasks: tuple[str, ...]
+    claims: tuple[tuple[str, str], ...] = ()  # (label, label): the paper has the first ahead of the second at the end
+    marks: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # label: points that the paper points out
+    drawn: str = ""  # a metric instead of the return
+    note: str = ""
+    paper: dict[str, float] = dataclasses.field(default_factory=dict)  # label: its final IQM
+    Config: ClassVar[Any] = Config
+    SCALES: ClassVar[dict[str, dict[str, Any]]] = {}
+    unit: ClassVar[str] = ""  # of normalised scores
+    rate_on: ClassVar[str] = ""  # the task that speed is measured on
+
+    # What differs between families of tasks
+
+    def named(self, name: str) -> str:
+        """The task that a user means; refused if there is none."""
+        raise NotImplementedError
+
+    def fields(self, config: Any) -> dict[str, Any]:
+        """More fields of a training configuration."""
+        return {}
+
+    def env(self, task: str) -> str:
+        """Its id."""
+        return task
+
+    def read(self, folder: Path, config: Any) -> Points:
+        """The curve of every seed in a run directory."""
+        raise NotImplementedError
+
+    def normaliser(self, task: str, scores: dict[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        """What makes scores on `task` comparable; `scores` are the (seeds, points) of every method on it."""
+        raise NotImplementedError
+
+    # What is the same
+
+    def run(self, config: Any, folder: Path) -> Result:
+        """Say what it costs, train, draw and judge."""
+        from iterq.reproduce.figures import draw_suite
+
+        tasks, watch, full = self.chosen(config), Stopwatch(), self.Config(**self.SCALES["paper"])
+        with watch("estimate"):
+            rates = {label: steps_per_second(self.settings(label, config, self.rate_on)) for label in self.methods}
+        whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds) and set(tasks) == set(self.tasks)
+        for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)):
+            steps, seeds = asked.total_timesteps, len(asked.seeds)
+            hours = sum(count * steps * seeds / rate / 3600 for rate in rates.values())
+            text = f"{len(rates)} methods x {count} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
+            print(f"{self.name} at {scale} scale: {text}", file=sys.stderr)
+        found = {}
+        for label in self.methods:
+            with watch(label):
+                found[label] = self.trained(label, config, tasks)
+        curves = self.normalised(found, config, tasks)
+        estimates = {label: stratified_iqm(curve.normalised) for label, curve in curves.items() if curve.ends.size}
+        self.write(folder, config, tasks, curves)
+        draw_suite(folder, self, tasks, curves, {} if self.drawn else estimates)
+        notes = [self.note] if self.note else []
+        if not whole:
+            notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
+        table = [(label, f"{rates[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in self.methods]
+        header = ("method", "steps/s", "points", f"IQM, {self.unit}", "95 % interval")
+        title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.total_timesteps:,} steps, a point every {config.epoch:,}"
+        described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
+        return Result(self.name, described, self.judged(estimates, whole), notes, [(title, header, table)], watch.seconds)
+
+    def chosen(self, config: Any) -> tuple[str, ...]:
+        """The tasks that are run."""
+        names = [name.strip() for name in config.only.split(",")] if config.only else self.tasks
+        return tuple(self.named(name) for name in names)[: config.at_most or None]
+
+    def settings(self, label: str, config: Any, task: str) -> Any:
+        """The training configuration of a method on a task."""
+        algorithm, _, preset = self.methods[label].partition("@")
+        names = ("total_timesteps", "learning_starts", "buffer_size", "batch_size", "seeds")
+        fields = {name: getattr(config, name) for name in names} | self.fields(config)
+        fields["checkpoint_every"] = min(1_000_000, config.total_timesteps)
+        return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
+
+    def trained(self, label: str, config: Any, tasks: tuple[str, ...]) -> list[Points]:
+        """Train one method on all tasks, or find that it has been."""
+        from iterq.runs import go_on
+        from iterq.store import CONFIG, config_hash
+
+        runs = {}
+        for task in tasks:
+            settings = self.settings(label, config, task)
+            runs[config.runs / f"{settings.algorithm}-{task}-{config_hash(settings)[:8]}"] = settings
+        todo = [folder for folder in runs if not finished(folder, config.total_timesteps)]
+        for i in range(0, len(todo), config.at_once):
+            batch = todo[i : i + config.at_once]
+            for new in (True, False):
+                chosen = {folder: runs[folder] for folder in batch if (folder / CONFIG).exists() != new}
+                if chosen and not all(row["finished"] for row in go_on(chosen, new)):
+                    raise Refusal(f"stopped; the same command goes on from the runs in {config.runs}")
+        return [(self.read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)) for folder in runs]
+
+    def normalised(self, found: dict[str, list[Points]], config: Any, tasks: tuple[str, ...]) -> dict[str, Curves]:
+        """The curves of every method, cut to the points that all of its agents have."""
+        scores = {}
+        for label, of_tasks in found.items():
+            length = min(len(of_tasks[t][seed]) for t in range(len(tasks)) for seed in config.seeds)
+            scores[label] = np.array([[of_tasks[t][seed][:length] for t in range(len(tasks))] for seed in config.seeds], float)
+        comparable = {label: np.empty_like(x) for label, x in scores.items()}
+        for t, task in enumerate(tasks):
+            normalise = self.normaliser(task, {label: x[:, t] for label, x in scores.items()})
+            for label, x in scores.items():
+                comparable[label][:, t] = normalise(x[:, t])
+        return {label: Curves(config.epoch * np.arange(1, x.shape[2] + 1), x, comparable[label]) for label, x in scores.items()}
+
+    def read_metric(self, folder: Path, config: Any, name: str) -> Points:
+        """The mean of a metric over its lines up to every point."""
+        sums: dict[tuple[int, int], list[float]] = {}
+        with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
+            for row in map(json.loads, file):
+                if name in row and row["step"]:
+                    sums.setdefault((row["seed"], (row["step"] - 1) // config.epoch), []).append(row[name])
+        found: Points = {seed: [] for seed in config.seeds}
+        for (seed, _), values in sorted(sums.items()):
+            found[seed].append(float(np.mean(values)))
+        return found
+
+    def write(self, folder: Path, config: Any, tasks: tuple[str, ...], curves: dict[str, Curves]) -> None:
+        """What is drawn, as a table."""
+        rows = [
+            (label, task, seed, int(curve.ends[e]), float(curve.scores[s, t, e]), float(curve.normalised[s, t, e]))
+            for label, curve in curves.items()
+            for t, task in enumerate(tasks)
+            for s, seed in enumerate(config.seeds)
+            for e in range(curve.ends.size)
+        ]
+        write_csv(folder / "curves.csv", ("method", "task", "seed", "step", self.drawn or "mean_return", "normalised"), rows)
+
+    def judged(self, estimates: dict[str, Estimate], whole: bool) -> list[Quantity]:
+        """The last points, and what the paper claims of them."""
+        if self.drawn:
+            return []
+        last = {label: float(found.value[-1]) for label, found in estimates.items()}
+        quantities = [Quantity(f"{label}: IQM at the end", value, None, self.paper.get(label)) for label, value in last.items()]
+        for better, worse in self.claims:
+            if better in last and worse in last:
+                gain = last[better] - last[worse]
+                quantities.append(Quantity(f"{better} minus {worse}", gain, None, None, "> 0", gain > 0 if whole else None))
+        return quantities
+
+
+def finished(folder: Path, steps: int) -> bool:
+    """Whether a run has come that far."""
+    return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
+
+
+def shown(found: Estimate | None) -> tuple[str, str]:
+    """The last point of a curve, in words."""
+    return ("–", "–") if found is None else (f"{found.value[-1]:.3f}", f"{found.low[-1]:.3f} to {found.high[-1]:.3f}")
+
+
+def steps_per_second(settings: Any) -> float:
+    """Of a fleet with these settings on this machine, all agents together, measured on a few steps with gradient steps among them."""
+    from iterq.api import Model
+
+    on_cpu = jax.default_backend() == "cpu"
+    small = {"learning_starts": 16, "epsilon_decay": 1, "buffer_size": 64, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
+    seeds = settings.seeds[:1] if on_cpu else settings.seeds  # on a CPU, agents take turns
+    model = Model(dataclasses.replace(settings, **small, seeds=seeds), settings.env)
+    try:
+        model.learn(40)  # compiles, too
+        steps = 8 if on_cpu else 400
+        assert model.session
+        started = time.perf_counter()
+        model.learn(steps)
+        jax.block_until_ready(model.session.fleet.counts())
+        return len(seeds) * steps / (time.perf_counter() - started)
+    finally:
+        model.close()

@@ -1,0 +1,268 @@
+"""i-SAC and i-DroQ: K = 1 is a textbook SAC bit for bit, members learn from their predecessors, and a known optimum is found."""
+
+import contextlib
+import math
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from gymnasium import spaces
+
+from iterq.actor_critic import actor_critic
+from iterq.agents import LEARN, address
+from iterq.api import load, make
+from iterq.bellman import Transition
+from iterq.envs.base import Spec
+from iterq.envs.host import host_env
+from iterq.errors import Refusal
+from iterq.networks import MLP, Critics, Linear
+from iterq.presets import configure
+from tests.helpers import assert_same
+
+N, M, BATCH, UPDATES = 5, 2, 8, 200
+SPEC = Spec("Box", (N,), "float32", M, None, low=(-1.0,) * M, high=(1.0,) * M)
+SMALL = {"features": (16, 16), "batch_size": BATCH}
+
+
+def random_batch(seed, count=BATCH):
+    rng = np.random.default_rng(seed)
+    obs, next_obs = rng.normal(size=(2, count, N)).astype(np.float32)
+    action = rng.uniform(-1, 1, (count, M)).astype(np.float32)
+    discount = np.where(rng.random(count) < 0.2, 0, 0.99).astype(np.float32)
+    return Transition(obs, action, rng.normal(size=count).astype(np.float32), discount, next_obs)
+
+
+def textbook(features, lr, tau):
+    """SAC as it is usually written: batches, a target copy, three losses, three optimisers."""
+    critics, torso, head, adam = Critics(features), MLP(features), Linear(2 * M), optax.adam(lr)
+
+    def q(params, obs, action, key):
+        keys = jax.random.split(key, BATCH)
+        return jax.vmap(lambda o, a, k: critics.apply({"params": params["critics"]}, o, a, k))(obs, action, keys)
+
+    def policy(params, obs, key):
+        def one(obs, key):
+            out = head.apply({"params": params["head"]}, torso.apply({"params": params["torso"]}, obs))
+            mean, log_std = jnp.split(out, 2)
+            log_std, noise = jnp.clip(log_std, -20, 2), jax.random.normal(key, (M,))
+            u = mean + jnp.exp(log_std) * noise
+            log_prob = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
+            return jnp.tanh(u), (log_prob - 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))).sum()
+
+        return jax.vmap(one)(obs, jax.random.split(key, BATCH))
+
+    @jax.jit
+    def update(state, batch, key):
+        online, target, moments, actor, actor_moments, log_alpha, alpha_moments = state
+        alpha, keys = jnp.exp(log_alpha), jax.random.split(key, 2)
+        of_actions, of_critics = jax.random.split(keys[0])
+        of_targets, of_losses = jax.random.split(of_critics)
+        next_action, next_log_prob = policy(actor, batch.next_obs, of_actions)
+        y = batch.reward + batch.discount * (q(target, batch.next_obs, next_action, of_targets).min(1) + -alpha * next_log_prob)
+
+        def critic_loss(params):
+            return ((q(params, batch.obs, batch.action, of_losses) - y[:, None]) ** 2).sum(1).mean()
+
+        updates, moments = adam.update(jax.grad(critic_loss)(online), moments)
+        online = optax.apply_updates(online, updates)
+        target = jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, online, target)
+        _, of_actions, of_critics = jax.random.split(keys[1], 3)
+
+        def actor_loss(params):
+            action, log_prob = policy(params, batch.obs, of_actions)
+            return (alpha * log_prob - q(online, batch.obs, action, of_critics).min(1)).mean(), log_prob.mean()
+
+        grads, log_prob = jax.grad(actor_loss, has_aux=True)(actor)
+        updates, actor_moments = adam.update(grads, actor_moments)
+        alpha_updates, alpha_moments = adam.update(-(log_prob - M), alpha_moments)
+        return online, target, moments, optax.apply_updates(actor, updates), actor_moments, log_alpha + alpha_updates, alpha_moments
+
+    return update
+
+
+def test_a_window_of_one_is_a_textbook_sac():
+    config = configure("i-sac", K=1, **SMALL)
+    agent = actor_critic(config, SPEC)
+    learner, learn = agent.init(jnp.uint32(4)), jax.jit(agent.learn)
+    start, policy = learner.chain.online, learner.policy
+    state = (start, learner.chain.anchor, learner.moments, policy.actor, policy.moments, policy.log_alpha, policy.alpha_moments)
+    update = textbook(config.features, config.learning_rate, config.tau)
+    for n in range(1, UPDATES + 1):
+        batch = random_batch(n)
+        learner, _ = learn(learner, batch, n)
+        state = update(state, batch, address(learner.root, LEARN, n))
+    policy = learner.policy
+    ours = (
+        learner.chain.online,
+        learner.chain.anchor,
+        learner.moments,
+        policy.actor,
+        policy.moments,
+        policy.log_alpha,
+        policy.alpha_moments,
+    )
+    assert_same(ours, state)
+    assert learner.chain.frozen is None
+    assert int(learner.updates) == UPDATES
+    with pytest.raises(AssertionError):
+        assert_same(start, learner.chain.online)
+    assert float(policy.log_alpha) != 0
+
+
+def test_droq_without_its_additions_is_sac():
+    plain = {"dropout": 0.0, "layer_norm": False, "utd": 1, "actor_reads": "min", **SMALL}
+    learners = []
+    for algorithm in ("i-sac", "i-droq"):
+        agent = actor_critic(configure(algorithm, **(plain if algorithm == "i-droq" else SMALL)), SPEC)
+        learner, learn = agent.init(jnp.uint32(0)), jax.jit(agent.learn)
+        for n in range(1, 6):
+            learner, _ = learn(learner, random_batch(n), n)
+        learners.append(learner)
+    assert_same(*learners)
+
+
+def test_every_gradient_step_of_the_critics_has_a_batch_of_its_own_and_the_actor_one():
+    config = configure("i-droq", utd=3, dropout=0.0, K=2, **SMALL)
+    agent = actor_critic(config, SPEC)
+    assert agent.draws == 3 * BATCH
+    learner = agent.init(jnp.uint32(0))
+    batch = random_batch(1, 3 * BATCH)
+    after, losses = jax.jit(agent.learn)(learner, batch, 7)
+    assert losses.shape == (2,)
+    counted = [int(x) for x in (after.moments[0].count, after.policy.moments[0].count, after.policy.alpha_moments[0].count)]
+    assert counted == [3, 1, 1]
+    turned = jax.tree.map(lambda x: np.roll(x, BATCH, 0), batch)
+    other, _ = jax.jit(agent.learn)(learner, turned, 7)
+    with pytest.raises(AssertionError):
+        assert_same(after.chain.online, other.chain.online)
+
+
+def test_dropout_changes_the_targets_and_layers_are_normalised():
+    noisy = actor_critic(configure("droq", dropout=0.5, **SMALL), SPEC)
+    learner, obs = noisy.init(jnp.uint32(0)), jnp.ones(N)
+    q = noisy.window.Q(learner.chain.anchor)
+    values = jnp.stack([q(obs, jnp.zeros(M), jax.random.key(k)) for k in range(8)])
+    assert values.shape == (8, 2)
+    assert float(values.std(0).min()) > 0
+    names = set(learner.chain.online["critics"]["VmapCritic_0"])
+    assert {"LayerNorm_0", "LayerNorm_1"} <= names
+    plain = actor_critic(configure("sac", **SMALL), SPEC).init(jnp.uint32(0))
+    assert not any(name.startswith("LayerNorm") for name in plain.chain.online["critics"]["VmapCritic_0"])
+
+
+def test_each_pair_learns_from_the_one_before_it():
+    """Only the last link of the chain is cut: with next actions of no reward, θ₃ follows θ₂ and not itself."""
+    agent = actor_critic(configure("i-sac", K=3, **SMALL), SPEC)
+    learner = agent.init(jnp.uint32(1))
+    batch = random_batch(3)._replace(discount=np.ones(BATCH, np.float32))
+    shifted = jax.tree.map(lambda x: x.at[2].add(1.0), learner.chain.online)  # the last pair
+    losses = {}
+    for name, online in (("as it is", learner.chain.online), ("last moved", shifted)):
+        _, losses[name] = jax.jit(agent.learn)(learner._replace(chain=learner.chain._replace(online=online)), batch, 5)
+    a, b = losses["as it is"], losses["last moved"]
+    np.testing.assert_array_equal(a[:2], b[:2])  # nobody learns from the last
+    assert a[2] != b[2]
+    shifted = jax.tree.map(lambda x: x.at[1].add(1.0), learner.chain.online)
+    _, c = jax.jit(agent.learn)(learner._replace(chain=learner.chain._replace(online=shifted)), batch, 5)
+    assert a[0] == c[0]
+    assert np.all(a[1:] != c[1:])  # the middle one, and the last, which learns from it
+
+
+class Regulator(gymnasium.Env):
+    """s′ = s + a, reward -(s² + a²) / 4, actions in [-2, 2]; 8 steps, then cut off."""
+
+    observation_space = spaces.Box(-10, 10, (1,), np.float32)
+    action_space = spaces.Box(-2, 2, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.s, self.t = self.np_random.uniform(-2, 2), 0
+        return np.array([self.s], np.float32), {}
+
+    def step(self, action):
+        a = float(action[0])
+        reward, self.s, self.t = -(self.s**2 + a**2) / 4, self.s + a, self.t + 1
+        return np.array([self.s], np.float32), reward, False, self.t >= 8, {}
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "i-sac"])
+def test_a_regulator_is_solved_to_its_riccati_value(algorithm):
+    gamma = 0.9
+    p = 0.25
+    for _ in range(100):  # V(s) = -p s²:  p = ¼ + γp - (γp)² / (¼ + γp)
+        p = 0.25 + gamma * p - (gamma * p) ** 2 / (0.25 + gamma * p)
+    gain = gamma * p / (0.25 + gamma * p)  # a = -gain · s
+    fields = {"features": (32, 32), "batch_size": 64, "gamma": gamma, "learning_starts": 200, "buffer_size": 10_000, "eval_every": 0}
+    with contextlib.closing(make(algorithm, Regulator, **fields)) as model:
+        model.learn(4_000)
+        s = np.linspace(-1.5, 1.5, 13, dtype=np.float32)[:, None]
+        actions, _ = model.predict(s, deterministic=True)
+        np.testing.assert_allclose(actions, -gain * s, atol=0.15)
+        learner = model.learner()
+        critics = jax.vmap(model.agent.window.Q(model.agent.window.member(learner.chain.online, 1)), (0, 0, None))
+        values = critics(s, actions / 2, jax.random.key(0)).mean(1)
+    entropy_bonus = float(np.asarray(values).max())  # the temperature is never quite zero; it lifts all values alike
+    np.testing.assert_allclose(values - entropy_bonus, -p * (s[:, 0] ** 2), atol=0.25)
+
+
+def test_actions_reach_the_environment_within_its_bounds():
+    class Slanted(Regulator):
+        action_space = spaces.Box(np.array([-1.0, 0.0, 10.0], np.float32), np.array([3.0, 0.5, 20.0], np.float32))
+        seen: list = []  # noqa: RUF012
+
+        def step(self, action):
+            self.seen.append(np.array(action))
+            return super().step(action / 100)
+
+    spec = host_env(Slanted).spec
+    assert (spec.actions, spec.low, spec.high) == (3, (-1.0, 0.0, 10.0), (3.0, 0.5, 20.0))
+    np.testing.assert_array_equal(spec.outside([-1.0, 0.0, 1.0]), np.array([-1.0, 0.25, 20.0], np.float32))
+    fields = {"learning_starts": 30, "buffer_size": 100, "eval_every": 0, **SMALL}
+    with contextlib.closing(make("i-sac", Slanted, K=2, seeds=2, **fields)) as model:
+        model.learn(60)
+        for deterministic in (True, False):
+            action, _ = model.predict(np.zeros(1, np.float32), deterministic=deterministic)
+            assert np.all(np.array(spec.low) <= action)
+            assert np.all(action <= np.array(spec.high))
+    seen = np.stack(Slanted.seen)
+    assert seen.dtype == np.float32
+    assert np.all(seen.min(0) >= spec.low)
+    assert np.all(seen.max(0) <= spec.high)
+    assert np.all(np.ptp(seen, 0) > 0.7 * (np.array(spec.high) - spec.low))  # random actions fill the box
+
+
+def test_a_saved_model_plays_the_same(tmp_path):
+    fields = {"learning_starts": 30, "buffer_size": 100, "eval_every": 0, **SMALL}
+    with contextlib.closing(make("i-sac", Regulator, K=2, **fields)) as model:
+        model.learn(50)
+        obs = np.linspace(-1, 1, 7, dtype=np.float32)[:, None]
+        expected = model.predict(obs, deterministic=True)[0]
+        path = model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(path).predict(obs, deterministic=True)[0], expected)
+
+
+def test_what_does_not_fit_is_refused():
+    class Endless(Regulator):
+        action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    class Image(Regulator):
+        observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
+
+    for algorithm, env, message in (
+        ("dqn", "Pendulum-v1", "has actions that are vectors; dqn needs discrete ones"),
+        ("sac", "CartPole-v1", "has discrete actions; sac needs vectors"),
+        ("sac", Endless, "only bounded ones are supported"),
+        ("sac", Image, "needs observations that are vectors"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            make(algorithm, env)
+    for fields, message in (
+        ({"tau": 1.0}, "needs tau < 1"),
+        ({"dropout": 1.0}, "dropout must lie in"),
+        ({"utd": 0}, "utd must be at least 1"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            make("sac", "Pendulum-v1", **fields)

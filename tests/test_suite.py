@@ -1,0 +1,121 @@
+"""The Atari and MuJoCo experiments: what they run, say and write, and that a second call goes on from the runs of the first."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from iterq import cli
+from iterq.errors import Refusal
+from iterq.games import games
+from iterq.report.stats import iqm, stratified_iqm
+from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
+
+EVERY = (*atari.ALL, *mujoco.ALL)
+MODULES = {"atari": atari, "mujoco": mujoco}
+
+
+def test_every_experiment_is_there_under_its_name():
+    named = {name: place for name, (place, _) in EXPERIMENTS.items() if name.partition("-")[0] in MODULES}
+    assert named.keys() == {experiment.name for experiment in EVERY}
+    for name, place in named.items():
+        assert getattr(MODULES[name.partition("-")[0]], place.partition(":")[2]).name == name
+
+
+@pytest.mark.parametrize("experiment", EVERY, ids=lambda e: e.name)
+@pytest.mark.parametrize("scale", ["smoke", "default", "paper"])
+def test_every_method_of_every_experiment_has_a_configuration_of_its_own(experiment, scale):
+    config = experiment.Config(**experiment.SCALES[scale])
+    settings = [experiment.settings(label, config, experiment.tasks[0]) for label in experiment.methods]
+    assert len({str(found) for found in settings}) == len(settings)
+    assert set(experiment.tasks) <= {*games(), *mujoco.TASKS}
+    assert {label for claim in experiment.claims for label in claim} <= set(experiment.methods)
+    if scale == "paper":
+        on_atari = experiment in atari.ALL
+        expected = (50_000_000, 20_000, 1_000_000, 5) if on_atari else (1_000_000, 5_000, 1_000_000, 10)
+        assert {(s.total_timesteps, s.learning_starts, s.buffer_size, len(s.seeds)) for s in settings} == {expected}
+        assert len(experiment.chosen(config)) == len(experiment.tasks)
+
+
+def test_the_main_experiment_has_the_twenty_games_of_the_paper():
+    assert len(atari.main.tasks) == 20
+    assert {"Breakout", "Seaquest", "Skiing"} <= set(atari.main.tasks)
+    # 3 125 windows: 100 epochs of 250 000 steps at T = 8000, 25 at T = 2000
+    assert {epoch * 250_000 // T for epoch, T in ((100, 8_000), (25, 2_000))} == {3_125}
+
+
+def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
+    trained = []
+    go_on = atari.Atari.trained
+    monkeypatch.setattr(suite, "steps_per_second", lambda settings: 100.0 * settings.K)
+
+    def counted(self, label, config, games):
+        found = go_on(self, label, config, games)
+        trained.append(label)
+        return found
+
+    monkeypatch.setattr(atari.Atari, "trained", counted)
+    words = [
+        "reproduce",
+        "atari-targets",
+        "--scale",
+        "smoke",
+        "--only",
+        "Breakout",
+        "--epoch",
+        "20",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--json",
+    ]
+    assert cli.command([*words, "--out", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr()
+    # 2 methods x 2 tasks x 5 seeds x 50 M steps at 500 steps/s
+    assert (
+        "atari-targets at full scale: 2 methods x 2 tasks x 5 seeds x 50,000,000 steps take about 5.6e+02 hours on this machine" in told.err
+    )
+    result = json.loads(told.out)
+    assert {"atari-targets.png", "atari-targets.pdf", "curves.csv", "result.json"} == set(result["files"])
+    assert result["passed"]
+    assert result["config"]["tasks"] == ["Breakout"]
+    folders = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir())
+    assert folders == ["i-dqn-Breakout", "i-dqn-no-targets-Breakout"]
+    rows = list(csv.DictReader((tmp_path / "a" / "curves.csv").read_text().splitlines()))
+    assert {row["method"] for row in rows} == {"with targets", "without targets"}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")}
+
+    assert cli.command([*words, "--out", str(tmp_path / "b")]) == 0  # everything is there already
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")} == before
+    assert (tmp_path / "b" / "curves.csv").read_text() == (tmp_path / "a" / "curves.csv").read_text()
+    assert cli.command([*words, "--out", str(tmp_path / "c"), "--total-timesteps", "300"]) == 0  # the same runs, further
+    assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()) == folders
+    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint/*")} == {"step-000000000260", "step-000000000300"}
+    assert len(trained) == 6
+
+
+def test_the_rate_of_a_machine_is_measured():
+    settings = atari.targets.settings("with targets", atari.Config(**atari.Atari.SCALES["smoke"]), "Pong")
+    assert 0.1 < suite.steps_per_second(settings) < 1e6
+
+
+def test_what_makes_no_sense_is_refused(tmp_path):
+    for words, message in (
+        (["--only", "Pnog"], "'Pnog' is no Atari game"),
+        (["--preset", "papre"], "unknown preset 'papre'"),
+        (["--epoch", "0"], "--epoch, --at-once and --total-timesteps must be at least 1"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_interquartile_mean():
+    assert iqm(np.array([100.0, 1.0, 2.0, 3.0, 4.0, -50.0, 2.5, 3.5])) == pytest.approx((2.0 + 2.5 + 3.0 + 3.5) / 4)
+    scores = np.arange(24.0).reshape(3, 4, 2)
+    found = stratified_iqm(scores, resamples=200)
+    np.testing.assert_allclose(found.value, [np.sort(scores[..., i].ravel())[3:9].mean() for i in range(2)])
+    assert np.all(found.low <= found.value)
+    assert np.all(found.value <= found.high)
+    same = stratified_iqm(np.tile(np.arange(4.0), (3, 1)), resamples=50)  # seeds agree, tasks differ: nothing is uncertain
+    assert same.low == same.value == same.high

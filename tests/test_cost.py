@@ -6,7 +6,7 @@ from iterq.reproduce.cost import Config, measure, run
 
 
 def test_torso_passes_and_actions_do_not_grow_with_the_window():
-    config = Config(K_dqn=(1, 3), K_iqn=(1,), repeats=1)
+    config = Config(K_dqn=(1, 3), repeats=1)
     one, three = (measure("i-dqn", K, config) for K in (1, 3))
     # A member more is a head more: its values of a batch and of the next frames, and the two products of its gradient.
     head = 7744 * 512 + 512 * 4
@@ -21,6 +21,6 @@ def test_torso_passes_and_actions_do_not_grow_with_the_window():
 
 
 def test_the_table_has_a_row_per_window(tmp_path):
-    result = run(Config(K_dqn=(1, 2), K_iqn=(1,), batch_size=2, repeats=1), tmp_path)
-    assert len((tmp_path / "cost.csv").read_text().splitlines()) == 4
-    assert [q.name.partition(":")[0] for q in result.quantities] == ["i-dqn, K = 2"] * 4
+    result = run(Config(K_dqn=(1, 2), K_iqn=(1,), K_sac=(1,), K_droq=(1, 2), batch_size=2, repeats=1), tmp_path)
+    assert len((tmp_path / "cost.csv").read_text().splitlines()) == 7
+    assert [q.name.partition(":")[0] for q in result.quantities] == ["i-dqn, K = 2"] * 4 + ["i-droq, K = 2"] * 4

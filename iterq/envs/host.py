@@ -49,6 +49,8 @@ class Episode(NamedTuple):
 
 def host_env(env: Any) -> HostEnv:
     """From a Gymnasium id, an environment object, or a function that makes one."""
+    from iterq.envs.mujoco import bodies, is_body
+
     if isinstance(env, str):
         name, make = env, lambda: _make(env)
         one = make()
@@ -65,10 +67,11 @@ def host_env(env: Any) -> HostEnv:
         raise Refusal(f"{env!r} is no environment: give a Gymnasium id, an environment, or a function that makes one")
     shape, dtype, states = _observations(name, one.observation_space)
     spec = Spec(name, shape, dtype, states=states, **_actions(name, one.action_space))
+    many = bodies if is_body(one) else None
     if one is env:
         return HostEnv(spec, make, own=env)
     one.close()
-    return HostEnv(spec, make)
+    return HostEnv(spec, make, many=many)
 
 
 def _make(name: str) -> Any:

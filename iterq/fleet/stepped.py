@@ -5,6 +5,7 @@ A fleet is split into groups that take turns: while the environments of one step
 
 import itertools
 import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -92,8 +93,11 @@ class Stepped(Fleet):
         asked = [group for group in self.groups if not group.stepping]
         if asked and not wide():
             asked[0].actions()
-        if not asked:
-            select.select([file for group in self.groups for file in group.envs.awaited()], [], [], 1.0)
+        files = [] if asked else [file for group in self.groups for file in group.envs.awaited()]
+        if files:
+            select.select(files, [], [], 1.0)
+        elif not asked:
+            time.sleep(2e-5)  # threads of this process
 
     def evaluate(self) -> list[Evaluation]:
         c, n = self.agent.config, self.n

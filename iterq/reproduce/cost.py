@@ -1,8 +1,8 @@
-"""The cost table of the paper (Appendix E) for this code: what K Bellman updates at once take, on Atari networks.
+"""The cost table of the paper (Appendix E) for this code: what K Bellman updates at once take, on Atari networks and on those of MuJoCo.
 
 FLOPs are those that XLA counts in the compiled programs of one update and of one action; memory is that of parameters, targets and
 moments; time is that of an update on this machine. The paper counts 5.6 times the FLOPs of an update for i-DQN with K = 5, 2.2 times for
-i-IQN with K = 3, and for an action the same as without a window.
+i-IQN with K = 3, 4.4 times for i-SAC and 4.6 times for i-DroQ with K = 4, and for an action the same as without a window.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from iterq.actor_critic import actor_critic
 from iterq.agents import Agent, q_agent
 from iterq.bellman import Transition
 from iterq.config import WindowSizes
@@ -24,8 +25,11 @@ from iterq.errors import Refusal
 from iterq.presets import configure
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
 
-SCALES = {"smoke": {"K_dqn": (1, 2), "K_iqn": (1, 2), "repeats": 1, "batch_size": 2}, "default": {}, "paper": {}}
-PAPER = {("i-dqn", 5): (5.6, 0.3), ("i-iqn", 3): (2.2, 0.9)}  # FLOPs of an update, GB
+SMALL = {"K_dqn": (1, 2), "K_iqn": (1, 2), "K_sac": (1, 2), "K_droq": (1, 2), "repeats": 1, "batch_size": 2}
+SCALES = {"smoke": SMALL, "default": {}, "paper": {}}
+# FLOPs of an update, GB
+PAPER = {("i-dqn", 5): (5.6, 0.3), ("i-iqn", 3): (2.2, 0.9), ("i-sac", 4): (4.4, 0.1), ("i-droq", 4): (4.6, 0.4)}
+CHEETAH = Spec("HalfCheetah", (17,), "float32", 6, None, low=(-1.0,) * 6, high=(1.0,) * 6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,16 +40,20 @@ class Config:
     """Window sizes of i-DQN; 1, which is DQN, must be among them."""
     K_iqn: WindowSizes = (1, 3)
     """Window sizes of i-IQN; 1 must be among them."""
+    K_sac: WindowSizes = (1, 4)
+    """Window sizes of i-SAC; 1 must be among them."""
+    K_droq: WindowSizes = (1, 4)
+    """Window sizes of i-DroQ; 1 must be among them."""
     actions: int = 4
     """Of the game; Breakout has 4."""
     batch_size: int = 32
-    """Transitions per update."""
+    """Transitions per update of the Atari agents; those of MuJoCo take their 256."""
     repeats: int = 10
     """Timed updates; the median counts."""
 
     def __post_init__(self) -> None:
-        if 1 not in self.K_dqn or 1 not in self.K_iqn:
-            raise Refusal("--K-dqn and --K-iqn: 1, the base algorithm, must be among the window sizes")
+        if any(1 not in sizes for sizes in (self.K_dqn, self.K_iqn, self.K_sac, self.K_droq)):
+            raise Refusal("--K-dqn, --K-iqn, --K-sac, --K-droq: 1, the base algorithm, must be among the window sizes")
         if min(self.actions, self.batch_size, self.repeats) < 1:
             raise Refusal("--actions, --batch-size and --repeats must be at least 1")
 
@@ -63,7 +71,7 @@ class Cost(NamedTuple):
 def run(config: Config, folder: Path) -> Result:
     """Compile, count and time."""
     watch, costs = Stopwatch(), {}
-    for algorithm, sizes in (("i-dqn", config.K_dqn), ("i-iqn", config.K_iqn)):
+    for algorithm, sizes in (("i-dqn", config.K_dqn), ("i-iqn", config.K_iqn), ("i-sac", config.K_sac), ("i-droq", config.K_droq)):
         for K in sizes:
             with watch(f"{algorithm}, K = {K}"):
                 costs[algorithm, K] = measure(algorithm, K, config)
@@ -100,7 +108,7 @@ def run(config: Config, folder: Path) -> Result:
         for algorithm, K, p, mb, uf, af, ms, u, a, t in rows
     ]
     columns = ("", "parameters", "MB", "update GFLOP", "action MFLOP", "update ms", "x update FLOPs", "x action FLOPs", "x update time")
-    title = f"Atari networks, {config.actions} actions, batch {config.batch_size}, {jax.devices()[0].device_kind}"
+    title = f"Atari, {config.actions} actions, batch {config.batch_size}; HalfCheetah, batch 256; {jax.devices()[0].device_kind}"
     notes = [
         "The convolutions are shared: their passes do not grow with K, so that an update takes less than K times the FLOPs.",
         "The paper's factor for i-DQN is above K; its code evaluates all K + 1 heads of two torsos. Its memory is that of the GPU in use.",
@@ -109,11 +117,15 @@ def run(config: Config, folder: Path) -> Result:
 
 
 def measure(algorithm: str, K: int, config: Config) -> Cost:
-    """One agent of the preset `paper`."""
-    settings = configure(algorithm, "paper", K=K, batch_size=config.batch_size)
-    agent = q_agent(settings, Spec("Atari", (SIZE, SIZE), "uint8", config.actions, None))
+    """One agent of the preset `paper` or `mujoco`; of DroQ's twenty gradient steps of the critics, one."""
+    if algorithm in ("i-sac", "i-droq"):
+        settings = configure(algorithm, K=K, utd=1)
+        agent, batch = actor_critic(settings, CHEETAH), vectors(settings.batch_size)
+    else:
+        settings = configure(algorithm, "paper", K=K, batch_size=config.batch_size)
+        agent = q_agent(settings, Spec("Atari", (SIZE, SIZE), "uint8", config.actions, None))
+        batch = batch_of(config.batch_size, settings.frame_stack)
     learner = jax.jit(agent.init)(jnp.uint32(0))
-    batch = batch_of(config.batch_size, settings.frame_stack)
     update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, moving=False)[0], learner, batch)
     action = _compiled(lambda learner: _act(agent, learner, batch.obs[0]), learner)
     seconds = []
@@ -121,7 +133,7 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
         started = time.perf_counter()
         jax.block_until_ready(update(learner, batch))
         seconds.append(time.perf_counter() - started)
-    size = sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments)))
+    size = sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments, learner.policy)))
     count = sum(x.size for x in jax.tree.leaves(learner.chain.online))
     return Cost(count, size / 1e6, _flops(update), _flops(action), 1e3 * statistics.median(seconds[1:]))
 
@@ -135,6 +147,13 @@ def batch_of(size: int, stack: int) -> Transition:
     keys = jax.random.split(jax.random.key(0), 2)
     obs, next_obs = (jax.random.randint(key, (size, SIZE, SIZE, stack), 0, 256).astype(jnp.uint8) for key in keys)
     return Transition(obs, jnp.zeros(size, jnp.int32), jnp.ones(size), jnp.full(size, 0.99), next_obs)
+
+
+def vectors(size: int) -> Transition:
+    """Random observations of a cheetah."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    obs, next_obs = (jax.random.normal(key, (size, *CHEETAH.shape)) for key in keys)
+    return Transition(obs, jnp.zeros((size, CHEETAH.actions)), jnp.ones(size), jnp.full(size, 0.99), next_obs)
 
 
 def _compiled(f: Callable, *args: Any) -> Any:

@@ -189,7 +189,7 @@ def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = 
         arrays = safetensors.numpy.load_file(path)
     except OSError as error:
         raise Refusal(f"cannot read {path}: {error.strerror or error}") from error
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{path} is no model of iterq, or damaged: {error}") from error
     return _filled(Model(config, env or spec, network, optimiser), arrays, path)
 

@@ -154,9 +154,18 @@ def test_observations_of_another_kind_are_refused_by_name(space, message):
         host_env(Script(space))
 
 
-@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)])
-def test_actions_of_another_kind_are_refused_by_name(space):
-    with pytest.raises(Refusal, match=f"^Script has actions {type(space).__name__}.*need discrete ones"):
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(-np.inf, 1, (2,)), "only bounded ones are supported"),
+        (spaces.Box(-1, 1, (2, 2)), "supported are discrete ones and bounded vectors"),
+        (spaces.Box(0, 9, (2,), np.int32), "supported are discrete ones and bounded vectors"),
+        (spaces.MultiDiscrete([2, 2]), "supported are discrete ones and bounded vectors"),
+        (spaces.MultiBinary(2), "supported are discrete ones and bounded vectors"),
+    ],
+)
+def test_actions_of_another_kind_are_refused_by_name(space, message):
+    with pytest.raises(Refusal, match=f"^Script has actions {type(space).__name__}.*{message}"):
         host_env(Script(actions=space))
 
 

@@ -154,7 +154,7 @@ def test_what_is_refused_leaves_nothing(tmp_path):
     for words, message in (
         (["--env", "CartPol-v1"], "CartPol-v1"),
         (["--env", "jax/CartPole"], "did you mean 'jax/CartPole-v1'"),
-        (["--env", "Pendulum-v1"], "need discrete ones"),
+        (["--env", "Pendulum-v1"], "needs discrete ones"),
         (["--env", "jax/Chain", "--gamma", "2"], "gamma must lie in"),
         (["--env", "jax/Chain", "--bellman", "dqm"], "unknown base algorithm 'dqm'"),
         (["--env", "jax/Chain", "--bellman", "no.such:thing"], "no base algorithm 'no.such:thing'"),
@@ -279,12 +279,15 @@ def test_a_base_algorithm_from_outside_trains(tmp_path, capsys):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_trains(algorithm, tmp_path, capsys):
     small = ["--quantiles", 8, "--atoms", 11] if "c51" in algorithm or "qr" in algorithm or "iqn" in algorithm else []
-    env = "jax/Catch" if algorithm in ("dqn", "i-iqn") else "jax/Chain"
+    soft = ALGORITHMS[algorithm].values["bellman"] == "soft"
+    env = "jax/Catch" if algorithm in ("dqn", "i-iqn") else "Pendulum-v1" if soft else "jax/Chain"
+    small += ["--utd", 2] if "droq" in algorithm else []
     found = printed(capsys, "train", algorithm, "--env", env, *TINY, *small, "--out", tmp_path / "run")
     assert (found["algorithm"], found["steps"], found["finished"]) == (algorithm, 300, True)
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     K = ALGORITHMS[algorithm].values["K"]
-    assert last["train/n_updates"] == len(range(52, 301, PRESETS["classic"].values["G"]))  # after step 50
+    G = PRESETS["mujoco" if soft else "classic"].values["G"]
+    assert last["train/n_updates"] == len([n for n in range(51, 301) if n % G == 0])  # after step 50
     assert all(np.isfinite(last[f"iqn/td_loss_{k}"]) for k in range(1, K + 1))
     assert f"iqn/td_loss_{K + 1}" not in last
 

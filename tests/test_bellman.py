@@ -115,7 +115,8 @@ def test_categorical_projection_is_the_loop_over_atoms_and_keeps_all_mass(reward
     logits = 2 * np.random.default_rng(seed).normal(size=51).astype(np.float32)
     y = c51().backup(lambda _: jnp.asarray(logits)[None], never, at(reward, discount), KEY)
     p = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum()
-    np.testing.assert_allclose(y, floor_and_ceil(p, float(reward), float(discount), -10.0, 10.0, 51), atol=2e-6)
+    # Where an atom lands is a float32 of up to 50, whose neighbours are 3.8e-6 apart.
+    np.testing.assert_allclose(y, floor_and_ceil(p, float(reward), float(discount), -10.0, 10.0, 51), atol=4e-6)
     assert y.min() >= 0
     np.testing.assert_allclose(y.sum(), 1, atol=1e-6)
 

@@ -149,7 +149,8 @@ class Experiment:
         algorithm, _, preset = self.methods[label].partition("@")
         names = ("total_timesteps", "learning_starts", "buffer_size", "batch_size", "seeds")
         fields = {name: getattr(config, name) for name in names} | self.fields(config)
-        fields["checkpoint_every"] = min(1_000_000, config.total_timesteps)
+        # Nothing here may follow from how long a run is: it would not be found again when it is to go on.
+        fields["checkpoint_every"] = 250_000
         return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
 
     def trained(self, label: str, config: Any, tasks: tuple[str, ...]) -> list[Points]:

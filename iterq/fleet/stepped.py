@@ -88,16 +88,18 @@ class Stepped(Fleet):
             group.begin()
 
     def wait(self) -> None:
-        # News may come from an accelerator or an environment; whichever is first is looked for again and again. On a CPU, agents need the
-        # core that would do so.
         asked = [group for group in self.groups if not group.stepping]
-        if asked and not wide():
-            asked[0].actions()
-        files = [] if asked else [file for group in self.groups for file in group.envs.awaited()]
+        if asked and wide():
+            return  # news may come from the accelerator or an environment: whichever is first is looked for again and again
+        for group in asked:
+            if not group.acted():
+                group.actions()  # on a CPU, agents need the core that would look
+                return
+        files = [file for group in self.groups if group.stepping for file in group.envs.awaited()]
         if files:
-            select.select(files, [], [], 1.0)
-        elif not asked:
-            time.sleep(2e-5)  # threads of this process
+            select.select(files, [], [], 0.1)
+        else:
+            time.sleep(2e-5)  # for threads of this process
 
     def evaluate(self) -> list[Evaluation]:
         c, n = self.agent.config, self.n

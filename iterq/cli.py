@@ -64,6 +64,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
         else:  # a bug of ours: show it whole
             traceback.print_exc()
             code = 70
+    if "wandb" in sys.modules:  # its service writes on after a run has finished, and is waited for in an ordinary exit
+        with contextlib.suppress(Exception):
+            sys.modules["wandb"].teardown()
     # Compiled loops may still run in daemon threads, and the interpreter's own shutdown does not get along with that.
     with contextlib.suppress(OSError):
         sys.stdout.flush()

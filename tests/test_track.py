@@ -264,6 +264,9 @@ def records(path):
 
 def logged(folder):
     """Run id -> what its offline files say of the run, and the (step, loss) in its history."""
+    import wandb
+
+    wandb.teardown()  # its service may still be writing
     found = collections.defaultdict(list)
     about = {}
     for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):

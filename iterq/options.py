@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from iterq.config import FIELDS
+from iterq.dialects import ALIASES, AMBIGUOUS, DERIVED, translate, unknown
 from iterq.errors import Refusal
-from iterq.presets import ALIASES, AMBIGUOUS, DERIVED, translate, unknown
 
 
 def among(word: str, known: Any, what: str) -> str:

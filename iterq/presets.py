@@ -1,15 +1,13 @@
-"""Named settings and where they come from; the names that other libraries have for ours.
+"""Named settings and where they come from.
 
 A configuration is an algorithm (what is learned) on top of a preset (hyperparameters for a family of environments) under what the
 user says. Periods are in agent steps.
 """
 
-import difflib
-import math
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from iterq.config import FIELDS, Config
+from iterq.config import Config
+from iterq.dialects import translate, unknown
 from iterq.errors import Refusal
 from iterq.games import game_of
 
@@ -216,81 +214,6 @@ PRESETS["mujoco"] = Preset(
         **dict.fromkeys(("eval_every", "checkpoint_every"), "ours"),
     },
 )
-
-ALIASES = {
-    "num_bellman_updates": "K",
-    "n_networks": "K",
-    "bellman_iterations_scope": "K",
-    "target_update_period": "T",
-    "target_network_frequency": "T",
-    "target_update_interval": "T",
-    "target_update_frequency": "T",
-    "target_sync_period": "D",
-    "target_sync_frequency": "D",
-    "update_period": "G",
-    "train_frequency": "G",
-    "train_freq": "G",
-    "update_horizon": "n_step",
-    "n_steps": "n_step",
-    "min_replay_history": "learning_starts",
-    "n_initial_samples": "learning_starts",
-    "max_capacity": "buffer_size",
-    "replay_capacity": "buffer_size",
-    "replay_buffer_capacity": "buffer_size",
-    "epsilon_train": "epsilon_end",
-    "end_e": "epsilon_end",
-    "exploration_final_eps": "epsilon_end",
-    "epsilon_decay_period": "epsilon_decay",
-    "epsilon_duration": "epsilon_decay",
-    "env_id": "env",
-    "seed": "seeds",
-    "prioritized": "prioritised",
-    "wandb_project_name": "wandb",
-}
-# Their values are not ours but make one of ours.
-DERIVED = ("exploration_fraction", "num_iterations", "training_steps", "n_epochs", "n_training_steps_per_epoch")
-AMBIGUOUS = {"update_to_data": "it means G in i-DQN and 1/G in Gi-DQN; say G"}
-
-
-def translate(given: dict[str, Any]) -> dict[str, Any]:
-    """The same under our names, whosever they are in; unknown names are refused with the nearest known one."""
-    ours: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in AMBIGUOUS:
-            raise Refusal(f"{name} is ambiguous: {AMBIGUOUS[name]}")
-        field = ALIASES.get(name, name)
-        if field not in (*FIELDS, *DERIVED):
-            raise Refusal(unknown("option", name, [*FIELDS, *ALIASES, *DERIVED]))
-        if field in ours:
-            raise Refusal(f"{name} says {field} a second time")
-        ours[field] = (_number(name, value),) if name == "seed" and not isinstance(value, tuple) else value
-    for count, length in (("num_iterations", "training_steps"), ("n_epochs", "n_training_steps_per_epoch")):
-        if count in ours or length in ours:
-            if not {count, length} <= set(ours) or "total_timesteps" in ours:
-                raise Refusal(f"{count} and {length} go together, and without total_timesteps")
-            ours["total_timesteps"] = _number(count, ours.pop(count)) * _number(length, ours.pop(length))
-    if "exploration_fraction" in ours:
-        if "total_timesteps" not in ours or "epsilon_decay" in ours:
-            raise Refusal("exploration_fraction needs total_timesteps to be a number of steps, and excludes epsilon_decay")
-        total = _number("total_timesteps", ours["total_timesteps"])
-        ours["epsilon_decay"] = int(_number("exploration_fraction", ours.pop("exploration_fraction"), float) * total)
-    return ours
-
-
-def _number(name: str, value: Any, kind: type = int) -> Any:
-    try:
-        found = kind(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.inf
-    if not math.isfinite(found):
-        raise Refusal(f"{name} must be a number, got {value!r}")
-    return found
-
-
-def unknown(what: str, word: str, known: Iterable[str]) -> str:
-    """The line that refuses `word` and names the nearest known one."""
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f"unknown {what} {word!r}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
 
 
 def preset_for(algorithm: str, env: Any) -> str:

@@ -154,7 +154,7 @@ def test_dropout_changes_the_targets_and_layers_are_normalised():
 
 
 def test_each_pair_learns_from_the_one_before_it():
-    """Only the last link of the chain is cut: with next actions of no reward, θ₃ follows θ₂ and not itself."""
+    """Moving θ₃ changes the loss of member 3 alone; moving θ₂ those of members 2 and 3, and not that of member 1."""
     agent = actor_critic(configure("i-sac", K=3, **SMALL), SPEC)
     learner = agent.init(jnp.uint32(1))
     batch = random_batch(3)._replace(discount=np.ones(BATCH, np.float32))

@@ -7,8 +7,9 @@ import pytest
 
 from iterq import cli, options
 from iterq.config import FIELDS, Config
+from iterq.dialects import ALIASES, translate
 from iterq.errors import Refusal
-from iterq.presets import ALGORITHMS, ALIASES, PRESETS, configure, translate
+from iterq.presets import ALGORITHMS, PRESETS, configure
 
 # ecosystem.md, section D: (whose, their name, a value as a word, our field, its value)
 DIALECTS = [

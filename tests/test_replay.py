@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from iterq import priorities
 from iterq.bellman import Transition
 from iterq.envs.base import Spec
+from iterq.host_replay import HostReplay, from_seen, from_windows
 from iterq.replay import (
-    HostReplay,
     Memory,
     answer_bytes,
     below,
     close_row,
     empty,
-    from_seen,
-    from_windows,
     gather,
     nbytes,
     observe,

@@ -13,9 +13,10 @@ from iterq.agents import SAMPLE, Agent, address
 from iterq.envs.host import Answer
 from iterq.fleet.base import learns, lift, wide
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
+from iterq.host_replay import HostReplay, from_seen, from_windows
 from iterq.pack import Packed
 from iterq.programs import program
-from iterq.replay import HostReplay, Memory, Replay, from_seen, from_windows
+from iterq.replay import Memory, Replay
 
 
 class HostPrograms(Shared):

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from iterq.dialects import unknown
 from iterq.errors import Refusal
-from iterq.presets import unknown
 from iterq.reproduce import suite
 from iterq.reproduce.suite import OURS, Experiment, Points
 

@@ -11,7 +11,6 @@ One is written aside, flushed to the disk and renamed; the one before it stays u
 
 import hashlib
 import json
-import math
 import os
 import shutil
 import sys
@@ -57,12 +56,12 @@ def save(run: Path, fleet: Fleet, config_hash: str, marks: dict[str, Any], elaps
         aside.mkdir()
         files = {}
         for s, seed in enumerate(fleet.seeds):
-            state = fleet.state(s)
+            # One row per step, and that of the step to come.
+            state = fleet.state(s, min(fleet.steps(s) + 1, fleet.memory.capacity))
             replay: Replay = state["replay"]
-            used = min(int(state["n"]) + 1, fleet.memory.capacity)
             arrays = named({**state, "replay": replay._replace(data=None)})
             files |= _write(aside / f"seed-{seed}.safetensors", safetensors.numpy.save(arrays))
-            files |= _write(aside / f"seed-{seed}.replay.raw", np.ascontiguousarray(replay.data[:used]).data)
+            files |= _write(aside / f"seed-{seed}.replay.raw", np.ascontiguousarray(replay.data).data)
         manifest = {"format": FORMAT, "step": fleet.n, "config": config_hash, "elapsed": elapsed, "logs": marks, "files": files}
         write_json(aside / MANIFEST, {**manifest, "sha256": _digest(manifest)})
         flush(aside / MANIFEST)
@@ -139,13 +138,11 @@ def restore(checkpoint: Checkpoint, fleet: Fleet) -> None:
     """Bring a new fleet of the same configuration to where `checkpoint` was."""
     for s, seed in enumerate(fleet.seeds):
         arrays = safetensors.numpy.load_file(checkpoint.folder / f"seed-{seed}.safetensors")
-        like = fleet.state(s)
-        data = np.zeros_like(like["replay"].data)
-        rows = np.fromfile(checkpoint.folder / f"seed-{seed}.replay.raw", np.uint8).reshape(-1, math.prod(data.shape[1:]))
-        data[: len(rows)] = rows
+        like = fleet.state(s, 0)
+        rows = np.fromfile(checkpoint.folder / f"seed-{seed}.replay.raw", np.uint8).reshape(-1, like["replay"].data.shape[1])
         like["replay"] = like["replay"]._replace(data=None)
         state = fill(like, arrays, checkpoint.folder.name)
-        fleet.restore(s, {**state, "replay": state["replay"]._replace(data=data)})
+        fleet.restore(s, {**state, "replay": state["replay"]._replace(data=rows)})
 
 
 def fill(like: Any, arrays: dict[str, np.ndarray], source: str) -> Any:

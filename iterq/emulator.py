@@ -62,6 +62,7 @@ class Atari(gymnasium.Env):
         self._shrink = lambda screen: cv2.resize(screen, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
         self.ale = arcade(game)
         self.buttons = self.ale.getMinimalActionSet()
+        self.new = self.ale.cloneState(include_rng=True)
         self.observation_space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(len(self.buttons))
         self.screens = np.zeros((2, *self.ale.getScreenDims()), np.uint8)
@@ -73,6 +74,7 @@ class Atari(gymnasium.Env):
         if seed is not None:
             self.luck = np.random.Generator(np.random.PCG64(seed))
         self.held = self.steps = 0  # action 0 does nothing in every game
+        self.ale.restoreState(self.new)  # the emulator's own reset leaves traces of the game before, of which some games make use
         self.ale.reset_game()
         self.ale.getScreenGrayscale(self.screens[0])
         self.screens[1] = 0

@@ -1,12 +1,9 @@
 """Small problems the tests share."""
 
-import contextlib
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.compilation_cache import compilation_cache
 
 from iterq.bellman import Transition
 from iterq.networks import mlp
@@ -49,21 +46,3 @@ def assert_same(a, b) -> None:
 def largest_difference(a, b) -> float:
     assert jax.tree.structure(a) == jax.tree.structure(b)
     return max(float(np.abs(np.asarray(x) - np.asarray(y)).max()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-
-@contextlib.contextmanager
-def compiled_programs(folder):
-    """Compiled programs are kept in `folder` for this process; yields the variables that let children share them."""
-    settings = {
-        "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield {name.upper(): str(value) for name, value in settings.items()}
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()

@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import iterq
 from iterq.errors import Refusal
-from tests.helpers import assert_same, compiled_programs
+from tests.helpers import assert_same
 from tests.test_cli import leftovers
 
 SMALL = {"features": (8,), "batch_size": 4, "learning_starts": 20, "buffer_size": 100, "eval_every": 0, "log_every": 100}
@@ -53,13 +53,6 @@ class Shifted(Corridor):
     def step(self, action):
         assert action in (1, 2)
         return super().step(action - 1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    """Models of one kind share their compiled programs."""
-    with compiled_programs(tmp_path_factory.mktemp("programs")):
-        yield
 
 
 def made(algorithm="dqn", env="jax/Chain", **more):

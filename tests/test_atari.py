@@ -20,16 +20,20 @@ from iterq.games import game_of, games, human_normalised, references
 
 
 class Plain:
-    """The protocol in the plainest words, on the frame-by-frame environment that ale-py registers with Gymnasium."""
+    """The protocol in the plainest words, on the frame-by-frame environment that ale-py registers with Gymnasium.
+
+    Every game has an emulator of its own: one that is used again remembers a little of the game before.
+    """
 
     def __init__(self, game):
         import ale_py
 
         gymnasium.register_envs(ale_py)
         options = {"frameskip": 1, "repeat_action_probability": 0.0, "full_action_space": False, "obs_type": "grayscale"}
-        self.env = gymnasium.make(f"ALE/{game}-v5", disable_env_checker=True, **options).unwrapped
+        self.make = lambda: gymnasium.make(f"ALE/{game}-v5", disable_env_checker=True, **options).unwrapped
 
     def reset(self, seed):
+        self.env = self.make()
         self.draws, self.previous, self.count = np.random.Generator(np.random.PCG64(seed)), 0, 0
         screen, _ = self.env.reset()
         self.last_two = [screen.copy(), np.zeros_like(screen)]
@@ -188,6 +192,22 @@ def test_a_game_does_not_depend_on_what_was_played_before(fleet):
         (a, *rest_a), (b, *rest_b) = used.step(i % 5), fresh.step(i % 5)
         np.testing.assert_array_equal(a, b)
         assert rest_a == rest_b
+
+
+@pytest.mark.parametrize(("game", "lengths"), [("assault", range(1, 4)), ("boxing", range(1, 15))])
+def test_a_reset_leaves_no_traces_of_the_game_before(game, lengths):
+    """With the emulator's own reset these games begin differently depending on when the game before was left."""
+    env = Atari(game)
+
+    def opening():
+        return [env.reset(seed=5)[0], *(env.step(i % len(env.buttons))[0] for i in range(20))]
+
+    expected = opening()
+    for length in lengths:
+        env.reset(seed=length)
+        for _ in range(length):
+            env.step(length % len(env.buttons))
+        np.testing.assert_array_equal(opening(), expected)
 
 
 def test_a_dead_emulator_is_named(fleet):

@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 from iterq import checkpoint, cli
 from iterq.config import Config
 from iterq.errors import Refusal
 from iterq.store import Run, config_hash, read_config
-from tests.helpers import compiled_programs
 from tests.test_cli import leftovers
 
 # A walk of random length whose troubles are switched on from outside, so that a run can be resumed without them.
@@ -76,12 +76,11 @@ TINY += ["--eval-every", 0, "--log-every", 100, "--checkpoint-every", 100]
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
-    """A folder with the environment's module and compiled programs, for this process and its children."""
+    """A folder with the environment's module, for this process and its children."""
     folder = tmp_path_factory.mktemp("shelf")
     (folder / "iterq_walk.py").write_text(WALK)
     sys.path.insert(0, str(folder))
-    with compiled_programs(folder / "cache"):
-        yield folder
+    yield folder
     sys.path.remove(str(folder))
 
 
@@ -111,15 +110,10 @@ def train(out, *more):
 
 def child(shelf, *words, limit="", **env):
     """`iterq words…` as a process, if need be under a limit of the shell."""
-    settings = {
-        "PYTHONPATH": str(shelf),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "JAX_COMPILATION_CACHE_DIR": str(shelf / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-    if limit:  # the programs would not fit either
-        settings = {"PYTHONPATH": str(shelf), "PYTHONDONTWRITEBYTECODE": "1"}
+    settings = {"PYTHONPATH": str(shelf), "PYTHONDONTWRITEBYTECODE": "1"}
+    if not limit:  # the programs would not fit either
+        names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+        settings |= {name.upper(): str(getattr(jax.config, name)) for name in names}
     line = f'{limit or ":"}; exec "$0" "$@"'
     words = ["bash", "-c", line, sys.executable, "-m", "iterq.cli", *map(str, words)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **settings, **env})

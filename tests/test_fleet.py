@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import iterq
 from iterq.agents import ACT, SAMPLE, WORLD, address
@@ -19,6 +18,7 @@ from iterq.bellman import Transition, dqn
 from iterq.envs.host import TRAINING, episode_seed
 from iterq.envs.pure import cart_pole
 from iterq.errors import Refusal
+from iterq.fleet import base
 
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
 # The replay wraps, the window shifts and syncs many times, and learning starts at a multiple of G. Most of the time goes into compiling,
@@ -43,19 +43,6 @@ TINY = {
     "tensorboard": False,
 }
 FLEET = (3, 0, 7)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Programs are kept while this file runs: the same one is needed by many fleets."""
-    mine = {"jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")), "jax_persistent_cache_min_compile_time_secs": 0}
-    before = {name: getattr(jax.config, name) for name in mine}
-    for settings in (mine, before):
-        for name, value in settings.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        if settings is mine:
-            yield
 
 
 @pytest.fixture
@@ -363,3 +350,16 @@ def test_the_first_loss_that_is_undefined_is_named(tmp_path):
     alone = [failure(tmp_path, f"{seed}", seeds=(seed,), **fields) for seed in (0, 1)]
     assert len(set(alone)) == 2
     assert failure(tmp_path, "both", seeds=(0, 1), **fields) == min(alone)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 30])
+def test_rows_move_in_pieces_between_the_host_and_a_lane_of_many_agents(count, monkeypatch):
+    """A replay on an accelerator may leave no room for a copy of itself."""
+    monkeypatch.setattr(base, "wide", lambda: True)
+    monkeypatch.setattr(base, "PIECE", 7 * 5)
+    lane = np.random.default_rng(0).integers(0, 255, (3, 30, 5), np.uint8)
+    new = np.random.default_rng(1).integers(0, 255, (count, 5), np.uint8)
+    np.testing.assert_array_equal(base.rows_of(jnp.array(lane), 1, count), lane[1, :count])
+    expected = lane.copy()
+    expected[2, :count] = new
+    np.testing.assert_array_equal(base.with_rows(jnp.array(lane), 2, new), expected)

@@ -128,17 +128,10 @@ class Blow(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def cached(tmp_path_factory):
+def cached(programs):
     """The environment of child processes that share what they compile, JAX's programs and Python's: most of what a small run takes."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    caches = {
-        "JAX_COMPILATION_CACHE_DIR": str(shared / "jax-programs"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        "PYTHONPYCACHEPREFIX": str(shared / "pyc"),
-    }
-    return {**{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}, **caches}
+    known = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**known, **programs, "PYTHONPYCACHEPREFIX": str(Path(programs["JAX_COMPILATION_CACHE_DIR"]).parent / "pyc")}
 
 
 def iterq(words, environment, blow=None):

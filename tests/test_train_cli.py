@@ -17,19 +17,11 @@ from iterq import cli
 from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, PRESETS
 from iterq.reproduce import EXPERIMENTS
-from tests.helpers import compiled_programs
 from tests.test_cli import leftovers
 
 TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
 TINY += ["--eval-every", "0", "--log-every", "100", "--checkpoint-every", "100", "--total-timesteps", "300"]
 FILES = [".lock", "checkpoint", "config.json", "episodes.csv", "metrics.jsonl", "tb", "versions.json"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-    """Compiled programs, shared with children."""
-    with compiled_programs(tmp_path_factory.mktemp("programs")) as variables:
-        yield variables
 
 
 def command(*words):

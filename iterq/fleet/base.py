@@ -11,6 +11,7 @@ it whatever the fleet, so that a seed in a fleet equals the seed alone bit for b
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -60,6 +61,42 @@ def wide() -> bool:
     return jax.default_backend() != "cpu"
 
 
+PIECE = 1 << 28  # bytes of a replay that move at once: there may be no room for a second one
+
+
+def rows_of(data: Any, j: int, count: int) -> np.ndarray:
+    """(count, bytes) the first rows of agent `j` in the replay of a lane, on the host."""
+    if not wide():
+        return np.asarray(data)[:count]
+    found = np.empty((count, data.shape[2]), np.uint8)
+    for at, size in _pieces(count, data.shape[2]):
+        found[at : at + size] = _taken(data, j, at, size)[0]
+    return found
+
+
+def with_rows(data: Any, j: int, rows: np.ndarray) -> Any:
+    """The replay of a lane with `rows` (count, bytes) at the beginning of that of agent `j`; `data` is used up."""
+    for at, size in _pieces(len(rows), rows.shape[1]):
+        data = _placed(data, rows[at : at + size], (j, at, 0) if wide() else (at, 0))
+    return data
+
+
+def _pieces(count: int, width: int) -> list[tuple[int, int]]:
+    """(start, length), all of one length, and so one program, though the last may have to begin within the one before."""
+    size = min(count, max(1, PIECE // width))
+    return [(min(at, count - size), size) for at in range(0, count, size or 1)]
+
+
+@partial(jax.jit, static_argnums=3)
+def _taken(data: jax.Array, j: Any, at: Any, size: int) -> jax.Array:
+    return jax.lax.dynamic_slice(data, (j, at, 0), (1, size, data.shape[2]))
+
+
+@partial(jax.jit, donate_argnums=0)
+def _placed(data: jax.Array, rows: jax.Array, at: tuple) -> jax.Array:
+    return jax.lax.dynamic_update_slice(data, jnp.expand_dims(rows, range(data.ndim - 2)), at)
+
+
 def lift(f: Callable, common: int = 0) -> Callable:
     """`f` of one agent as a function of a lane; its last `common` arguments are the same for all agents."""
 
@@ -102,6 +139,10 @@ class Fleet:
         """Steps that all agents have taken."""
         raise NotImplementedError
 
+    def steps(self, s: int) -> int:
+        """Steps that agent `s` has taken; more than `n` where others have failed."""
+        return self.n
+
     @property
     def learners(self) -> list[Learner]:
         """Trees, one per lane."""
@@ -139,12 +180,12 @@ class Fleet:
         """One batch per lane, drawn for `purpose` at step n."""
         raise NotImplementedError
 
-    def state(self, s: int) -> dict[str, Any]:
-        """All of agent `s`: a tree of arrays on the host. What it holds under "replay" is a `Replay`."""
+    def state(self, s: int, rows: int | None = None) -> dict[str, Any]:
+        """All of agent `s`: a tree of arrays on the host. What it holds under "replay" is a `Replay`, of which `rows` are taken, or all."""
         raise NotImplementedError
 
     def restore(self, s: int, state: dict[str, Any]) -> None:
-        """Bring agent `s` to `state`."""
+        """Bring agent `s` of a new fleet to `state`."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -87,8 +87,8 @@ class Group:
         """One batch per lane, of the rows up to the frame of step n + 1, the last that was seen."""
         raise NotImplementedError
 
-    def kept(self, j: int) -> Kept:
-        """Of agent `j`, on the host."""
+    def kept(self, j: int, rows: int) -> Kept:
+        """Of agent `j`, on the host, with the first `rows` of its replay."""
         raise NotImplementedError
 
     def keep(self, j: int, kept: Kept, n: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from iterq import priorities
 from iterq.agents import SAMPLE, Agent, address
 from iterq.envs.host import Answer
-from iterq.fleet.base import lift, wide
+from iterq.fleet.base import lift, rows_of, wide, with_rows
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.pack import Packed
 from iterq.programs import program
@@ -118,17 +118,17 @@ class DeviceGroup(Group):
         if self.memory.prioritised:
             self.replays = [replay._replace(tree=tree) for replay, (_, tree) in zip(self.replays, done, strict=True)]
 
-    def kept(self, j: int) -> Kept:
+    def kept(self, j: int, rows: int) -> Kept:
         head, *counts, _ = np.asarray(self.meta)[j, :4]
-        replay = jax.tree.map(lambda x: np.asarray(x[j]), self.replays[0]) if wide() else jax.tree.map(np.asarray, self.replays[j])
-        return Kept(replay._replace(counts=np.array(counts, np.int32)), head, self.actions()[j])
+        replay = self.replays[0 if wide() else j]
+        tree = jax.tree.map(lambda x: np.asarray(x[j] if wide() else x), replay.tree)
+        return Kept(Replay(rows_of(replay.data, j, rows), np.array(counts, np.int32), tree), head, self.actions()[j])
 
     def keep(self, j: int, kept: Kept, n: int) -> None:
-        rows = kept.replay._replace(counts=None)
-        if wide():
-            self.replays = [jax.tree.map(lambda x, new: x.at[j].set(new), self.replays[0], rows)]
-        else:
-            self.replays[j] = jax.tree.map(jnp.asarray, rows)
+        lane = 0 if wide() else j
+        data, tree = self.replays[lane].data, self.replays[lane].tree
+        tree = jax.tree.map(lambda x, new: x.at[j].set(new) if wide() else jnp.asarray(new), tree, kept.replay.tree)
+        self.replays[lane] = Replay(with_rows(data, j, kept.replay.data), None, tree)
         action = np.asarray(kept.action, self.kind.base)
         self.meta = self.meta.at[j].set(np.array([kept.head, *kept.replay.counts, n, *action.reshape(-1).view(np.int32)], np.int32))
         self.chosen = self.actions().copy()

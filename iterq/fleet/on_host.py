@@ -97,11 +97,11 @@ class HostGroup(Group):
         windows = self.windows(self.bits[:, self.learning.index(n)])
         self.lanes = [learn(*of_lane, np.int32(n)) for of_lane in zip(self.lanes, windows, strict=True)]
 
-    def kept(self, j: int) -> Kept:
-        return Kept(Replay(self.replay.bytes[j], self.replay.counts[j]), self.head[j], self.actions()[j])
+    def kept(self, j: int, rows: int) -> Kept:
+        return Kept(Replay(self.replay.bytes[j, :rows], self.replay.counts[j]), self.head[j], self.actions()[j])
 
     def keep(self, j: int, kept: Kept, n: int) -> None:
-        self.replay.bytes[j], self.replay.counts[j] = kept.replay.data, kept.replay.counts
+        self.replay.bytes[j, : len(kept.replay.data)], self.replay.counts[j] = kept.replay.data, kept.replay.counts
         self.head[j] = kept.head
         self.chosen = self.actions().copy()
         self.chosen[j] = kept.action

@@ -12,7 +12,7 @@ from iterq import priorities
 from iterq.agents import EVALUATE, SAMPLE, WORLD, Agent, Learner, address
 from iterq.envs.base import PureEnv
 from iterq.envs.host import Episode
-from iterq.fleet.base import Evaluation, Fleet, learns, lift
+from iterq.fleet.base import Evaluation, Fleet, learns, lift, rows_of, with_rows
 from iterq.parallel import run_all
 from iterq.programs import program
 from iterq.replay import Replay, answer_bytes, close_row, empty, observe, open_row, opening_bytes, reader, sample
@@ -179,9 +179,21 @@ class Scanned(Fleet):
     def batches(self, purpose: int) -> list[Any]:
         return [self._sample(seat.learner, seat.replay, self._n, purpose) for seat in self.seats]
 
-    def state(self, s: int) -> dict[str, Any]:
-        return {**self.of(self.seats, s)._asdict(), "n": np.int32(self._n)}
+    def state(self, s: int, rows: int | None = None) -> dict[str, Any]:
+        lane, j = self._where[s]
+        small = self.of([_without_rows(seat) for seat in self.seats], s)
+        data = rows_of(self.seats[lane].replay.data, j, self.memory.capacity if rows is None else rows)
+        return {**small._replace(replay=small.replay._replace(data=data))._asdict(), "n": np.int32(self._n)}
 
     def restore(self, s: int, state: dict[str, Any]) -> None:
         self._n = int(state["n"])
-        self.put(self.seats, s, Seat(**{name: state[name] for name in Seat._fields}))
+        lane, j = self._where[s]
+        data, new = self.seats[lane].replay.data, Seat(**{name: state[name] for name in Seat._fields})
+        seats = [_without_rows(seat) for seat in self.seats]
+        self.put(seats, s, _without_rows(new))
+        data = with_rows(data, j, new.replay.data)
+        self.seats[lane] = seats[lane]._replace(replay=seats[lane].replay._replace(data=data))
+
+
+def _without_rows(seat: Seat) -> Seat:
+    return seat._replace(replay=seat.replay._replace(data=None))

@@ -47,6 +47,9 @@ class Stepped(Fleet):
     def n(self) -> int:
         return min(group.n for group in self.groups)
 
+    def steps(self, s: int) -> int:
+        return self._at[s][0].n
+
     @property
     def learners(self) -> list[Learner]:
         return [self.programs.unpack(lane) for group in self.groups for lane in group.lanes]
@@ -120,10 +123,11 @@ class Stepped(Fleet):
     def batches(self, purpose: int) -> list[Any]:
         return [batch for group in self.groups for batch in group.batches(purpose)]
 
-    def state(self, s: int) -> dict[str, Any]:
+    def state(self, s: int, rows: int | None = None) -> dict[str, Any]:
         group, j = self._at[s]
+        kept = group.kept(j, self.memory.capacity if rows is None else rows)
         counters = {"n": np.int32(group.n), "learned": np.int32(group.learned)}
-        return {"learner": self.of(self.learners, s), **group.kept(j)._asdict(), **counters, "world": group.envs.journal(j)}
+        return {"learner": self.of(self.learners, s), **kept._asdict(), **counters, "world": group.envs.journal(j)}
 
     def restore(self, s: int, state: dict[str, Any]) -> None:
         group, j = self._at[s]

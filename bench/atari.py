@@ -18,7 +18,8 @@ import tyro
 from iterq.api import make
 from iterq.config import WindowSizes
 from iterq.envs import resolve
-from iterq.envs.host import TRAINING
+from iterq.envs.stepping import TRAINING
+from iterq.envs.workers import stepping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Options:
 def emulators(game: str, S: int, steps: int) -> float:
     """Steps per second of S emulators alone."""
     kind, spec = resolve(game)
-    envs, rng = kind.many(kind, tuple(range(S)), TRAINING), np.random.default_rng(0)
+    envs, rng = stepping(kind, tuple(range(S)), TRAINING), np.random.default_rng(0)
     try:
         envs.reset()
         for n in range(200):

@@ -1,37 +1,19 @@
-"""One Atari 2600 game under Dopamine's protocol, and a process that steps several of them for a fleet.
+"""One Atari 2600 game under Dopamine's protocol.
 
 A step shows the game the same action for four frames, each of which repeats the action before with probability 0.25 (sticky actions).
 What is seen is the maximum of the last two gray screens, shrunk to 84 x 84. An episode ends with the game, not with a life, and is cut
 off after 27 000 steps. Sticky actions are drawn here, from the episode's seed, and not by the emulator: a game is then a function of its
 seed and actions whatever was played before on the same emulator.
 
-This module needs no JAX, so that a process that only emulates starts quickly and stays small.
+This module needs no JAX (see worker.py).
 """
 
-import mmap
-import os
-import signal
-import struct
-import sys
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 SKIP, STICKY, HORIZON, SIZE = 4, 0.25, 27_000, 84
-# What one emulator and its fleet tell each other. `seed` ≥ 0 asks for a reset, otherwise `action` is taken.
-SLOT = np.dtype(
-    [
-        ("seed", "i8"),
-        ("action", "i4"),
-        ("reward", "f4"),
-        ("terminated", "?"),
-        ("truncated", "?"),
-        ("error", "S200"),
-        ("frame", "u1", (SIZE,) * 2),
-    ]
-)
-STEP, REPLAY = b"s", b"r"
 
 
 def arcade(game: str) -> Any:
@@ -102,53 +84,3 @@ class Atari(gymnasium.Env):
     def render(self) -> np.ndarray:
         """(210, 160, 3) the screen."""
         return self.ale.getScreenRGB()
-
-
-def answer(env: Any, slot: np.void) -> None:
-    """Do what `slot` asks for and write into it what comes of it."""
-    if slot["seed"] >= 0:
-        slot["frame"], slot["reward"], slot["terminated"], slot["truncated"] = env.reset(seed=int(slot["seed"]))[0], 0, False, False
-    else:
-        slot["frame"], slot["reward"], slot["terminated"], slot["truncated"], _ = env.step(int(slot["action"]))
-
-
-def replay(env: Any, slot: np.void, actions: np.ndarray) -> None:
-    """Repeat the episode of the slot's seed up to the frame after `actions`."""
-    slot["frame"] = env.reset(seed=int(slot["seed"]))[0]
-    for action in actions.tolist():
-        slot["frame"] = env.step(action)[0]
-
-
-def serve(game: str, memory: int, first: int, last: int, orders: int, done: int) -> None:
-    """Step the emulators of slots `first` … `last` - 1 whenever the pipe `orders` says so, until it is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the fleet gets them too, and has a checkpoint to write
-        signal.signal(number, signal.SIG_IGN)
-    slots: Any = np.frombuffer(mmap.mmap(memory, 0), SLOT)
-    envs = [Atari(game) for _ in range(first, last)]
-    os.write(done, b".")
-    while order := os.read(orders, 1):
-        if order == REPLAY:
-            j, count = struct.unpack("<qq", _read(orders, 16))
-            tasks = [(replay, j, np.frombuffer(_read(orders, 4 * count), "<i4"))]
-        else:
-            tasks = [(answer, j) for j in range(first, last)]
-        for task, j, *more in tasks:
-            try:
-                task(envs[j - first], slots[j], *more)
-            except Exception as error:  # noqa: BLE001, told to the fleet
-                slots[j]["error"] = f"{type(error).__name__}: {error}".encode()[:200]
-        os.write(done, b".")
-
-
-def _read(pipe: int, count: int) -> bytes:
-    parts = b""
-    while len(parts) < count:
-        part = os.read(pipe, count - len(parts))
-        if not part:
-            raise EOFError("the fleet is gone")
-        parts += part
-    return parts
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], *(int(x) for x in sys.argv[2:]))

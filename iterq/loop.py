@@ -16,7 +16,7 @@ import numpy as np
 
 from iterq import checkpoint
 from iterq.config import Config
-from iterq.envs.host import EnvironmentFailure
+from iterq.envs.stepping import EnvironmentFailure
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet
 from iterq.fleet.base import wide

@@ -17,7 +17,8 @@ def record_episode(model: Any, folder: Path) -> Path:
     import gymnasium
     import imageio.v2 as imageio
 
-    from iterq.envs.host import EVALUATION, HostEnv, episode_seed
+    from iterq.envs.host import HostEnv
+    from iterq.envs.stepping import EVALUATION, episode_seed
     from iterq.games import game_of
 
     name, c = model.config.env, model.config

@@ -13,8 +13,8 @@ import pytest
 
 from iterq.emulator import HORIZON, Atari
 from iterq.envs import resolve
-from iterq.envs.atari import Emulators
-from iterq.envs.host import TRAINING, EnvironmentFailure, HostEnvs
+from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs
+from iterq.envs.workers import Workers
 from iterq.errors import Refusal
 from iterq.games import game_of, games, human_normalised, references
 
@@ -151,7 +151,7 @@ def same(a, b):
 def fleet():
     made = []
 
-    def make(game, seeds, kind=Emulators):
+    def make(game, seeds, kind=Workers):
         made.append(kind(resolve(game)[0], seeds, TRAINING))
         return made[-1]
 
@@ -214,7 +214,7 @@ def test_a_dead_emulator_is_named(fleet):
     envs = fleet("Pong", [0, 1])
     envs.reset()
     os.kill(envs.workers[0].process.pid, signal.SIGKILL)
-    with pytest.raises(EnvironmentFailure, match="an emulator of ALE/Pong-v5 has died"):
+    with pytest.raises(EnvironmentFailure, match="a process that steps ALE/Pong-v5 has died"):
         play(envs, 5)
 
 

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import iterq
+from iterq import checkpoint, loop
 from iterq.agents import ACT, SAMPLE, WORLD, address
 from iterq.bellman import Transition, dqn
-from iterq.envs.host import TRAINING, episode_seed
 from iterq.envs.pure import cart_pole
+from iterq.envs.stepping import TRAINING, episode_seed
 from iterq.errors import Refusal
-from iterq.fleet import base
+from iterq.fleet import base, group, on_device, on_host, stepped
 
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
 # The replay wraps, the window shifts and syncs many times, and learning starts at a multiple of G. Most of the time goes into compiling,
@@ -363,3 +364,27 @@ def test_rows_move_in_pieces_between_the_host_and_a_lane_of_many_agents(count, m
     expected = lane.copy()
     expected[2, :count] = new
     np.testing.assert_array_equal(base.with_rows(jnp.array(lane), 2, new), expected)
+
+
+@pytest.fixture
+def mapped(monkeypatch):
+    """Agents side by side in one program, as on an accelerator."""
+    for module in (base, group, on_device, on_host, stepped, loop):
+        monkeypatch.setattr(module, "wide", lambda: True)
+
+
+@pytest.mark.usefixtures("compiled_quickly", "mapped")
+@pytest.mark.parametrize(("algorithm", "env", "more"), [("i-sac", "Pendulum-v1", {"batch_size": 8}), ("i-dqn", "CartPole-v1", {"K": 2})])
+def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_stopped(algorithm, env, more, tmp_path):
+    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, **more}
+    kept = {}
+    for place in ("device", "host"):
+        with contextlib.closing(make(algorithm, env, replay=place, **fields)) as model:
+            kept[place] = states_of(model.learn(90))
+    assert differing(kept["device"], kept["host"]) == []
+    with contextlib.closing(make(algorithm, env, replay="device", **fields)) as model:
+        checkpoint.save(tmp_path, model.learn(47).session.fleet, "", {}, 0.0)
+    with contextlib.closing(make(algorithm, env, replay="device", **fields)) as model:
+        model.learn(0)
+        checkpoint.restore(checkpoint.newest(tmp_path, ""), model.session.fleet)
+        assert differing(states_of(model.learn(43)), kept["device"]) == []

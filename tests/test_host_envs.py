@@ -8,7 +8,9 @@ import pytest
 from gymnasium import spaces
 
 from iterq.envs import resolve
-from iterq.envs.host import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed, host_env, play
+from iterq.envs.host import host_env
+from iterq.envs.playing import play
+from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.errors import Refusal
 
 

@@ -1,22 +1,31 @@
-"""MuJoCo tasks in native threads are Gymnasium's own environments, bit for bit."""
+"""MuJoCo tasks in processes of their own are Gymnasium's own environments, bit for bit."""
 
 import gymnasium
 import numpy as np
 import pytest
 
-from iterq.envs import mujoco
-from iterq.envs.host import TRAINING, HostEnvs, episode_seed, host_env
-from iterq.envs.mujoco import Bodies
+from iterq.envs import host, workers
+from iterq.envs.host import host_env
+from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs, episode_seed
+from iterq.envs.workers import Workers
 
 TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "Walker2d-v5")
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_threads_change_nothing(task):
+def many_cores(monkeypatch, looking):
+    """As on a machine with 16 of them, with an accelerator if workers are to keep looking for orders."""
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(workers.jax, "default_backend", lambda: "gpu" if looking else "cpu")
+
+
+@pytest.mark.parametrize(("task", "looking"), [(task, task == "HalfCheetah-v5") for task in TASKS])
+def test_processes_change_nothing(task, looking, monkeypatch):
     """5 000 steps and more in all, with falls, time limits and resets."""
+    many_cores(monkeypatch, looking)
     seeds, steps = (3, 8), 2_600
     kind, plain = host_env(task), [gymnasium.make(task, disable_env_checker=True) for _ in (3, 8)]
-    envs, rng, episode, over, ended = Bodies(kind, seeds, TRAINING), np.random.default_rng(0), [-1, -1], [True, True], 0
+    envs, rng, episode, over, ended = Workers(kind, seeds, TRAINING), np.random.default_rng(0), [-1, -1], [True, True], 0
+    assert envs.looking == looking
     try:
         envs.reset()
         frames = [env.reset(seed=episode_seed(seed, TRAINING, 0))[0] for env, seed in zip(plain, seeds, strict=True)]
@@ -48,11 +57,12 @@ def test_threads_change_nothing(task):
     assert ended > (20 if task in ("Ant-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5") else 3)
 
 
-@pytest.mark.parametrize("task", ["HalfCheetah-v5", "Ant-v5", "Humanoid-v5"])
-def test_an_episode_is_restored_in_its_middle(task):
+@pytest.mark.parametrize(("task", "looking"), [("HalfCheetah-v5", False), ("Ant-v5", True), ("Humanoid-v5", False)])
+def test_an_episode_is_restored_in_its_middle(task, looking, monkeypatch):
+    many_cores(monkeypatch, looking)
     kind, rng = host_env(task), np.random.default_rng(1)
     actions = rng.uniform(-1, 1, (60, 2, kind.spec.actions)).astype(np.float32)
-    one, other = (Bodies(kind, (0, 1), TRAINING) for _ in range(2))
+    one, other = (Workers(kind, (0, 1), TRAINING) for _ in range(2))
     try:
         one.reset()
         for n in range(37):
@@ -68,11 +78,22 @@ def test_an_episode_is_restored_in_its_middle(task):
         other.close()
 
 
-def test_which_environments_run_in_threads(monkeypatch):
-    kind = host_env("Hopper-v5")
-    for cores, seeds, expected in ((8, (0, 1), Bodies), (8, (0,), HostEnvs), (2, (0, 1), HostEnvs)):
-        monkeypatch.setattr(mujoco.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
-        envs = kind.many(kind, seeds, TRAINING)
+def test_which_environments_run_in_processes(monkeypatch):
+    for cores, seeds, expected in ((8, (0, 1), Workers), (8, (0,), HostEnvs), (2, (0, 1), HostEnvs)):
+        monkeypatch.setattr(host.os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        envs = workers.stepping(host_env("Hopper-v5"), seeds, TRAINING)
         assert type(envs) is expected
         envs.close()
-    assert host_env("Pendulum-v1").many is None
+    assert host_env("Pendulum-v1").apart is None
+
+
+def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):
+    many_cores(monkeypatch, looking=True)
+    monkeypatch.setattr(workers, "PATIENCE", 0.05)
+    envs = Workers(host_env("Hopper-v5"), (0, 1), TRAINING)
+    envs.reset()
+    envs.workers[1].process.kill()
+    with pytest.raises(EnvironmentFailure, match="a process that steps Hopper-v5 has died"):
+        envs.step(np.zeros((2, 3), np.float32), 1)
+    envs.close()
+    assert Workers.busy == 0

@@ -39,7 +39,13 @@ ALGORITHMS = {
     "bootstrapped-dqn": ["bootstrapped-dqn", "--K", "4"],
 }
 PURE, HOSTED = "jax/CartPole-v1", ("CartPole-v1", "FrozenLake-v1")  # on the lake, chance is at work inside an episode
-CASES = {f"{name}, {env}": [*words, "--env", env] for env in (PURE, *HOSTED) for name, words in ALGORITHMS.items()} | {
+EVERYWHERE = ("i-dqn", "i-iqn")  # the others on one kind of environment: what they keep does not depend on it
+CASES = {
+    f"{name}, {env}": [*words, "--env", env]
+    for env in (PURE, *HOSTED)
+    for name, words in ALGORITHMS.items()
+    if env == HOSTED[0] or name in EVERYWHERE
+} | {
     "prioritised": ["dqn", "--prioritised", "--n-step", "2", "--env", PURE],
     "i-sac": ["i-sac", "--K", "2", "--env", "Pendulum-v1"],
     "frames in the host's memory": ["i-dqn", "--K", "2", "--frame-stack", "3", "--replay", "host", "--env", "CartPole-v1"],

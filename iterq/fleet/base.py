@@ -20,7 +20,7 @@ import numpy as np
 
 from iterq.agents import SAMPLE_TO_DIAGNOSE, Agent, Learner
 from iterq.config import Config
-from iterq.envs.host import Episode
+from iterq.envs.stepping import Episode
 from iterq.programs import program
 from iterq.replay import Memory, record
 

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from iterq.agents import EVALUATE, Agent, Noise, address
-from iterq.envs.host import TRAINING, Answer, Episode, HostEnv, HostEnvs
+from iterq.envs.host import HostEnv
+from iterq.envs.stepping import TRAINING, Answer, Episode
+from iterq.envs.workers import stepping
 from iterq.fleet.base import counted, counts, learns, lift, wide
 from iterq.pack import Packed, Packer, packer
 from iterq.programs import program
@@ -61,7 +63,7 @@ class Group:
     def __init__(self, shared: Any, kind: HostEnv, seeds: Sequence[int], first: int, lanes: list[Packed]) -> None:
         """first: the number of the group's first agent in the fleet; lanes: the learners."""
         self.shared, self.agent, self.memory, self.seeds, self.first = shared, shared.agent, shared.memory, tuple(seeds), first
-        self.envs = (kind.many or HostEnvs)(kind, seeds, TRAINING)
+        self.envs = stepping(kind, seeds, TRAINING)
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
         self.lanes = lanes
         self.n = -1  # steps answered; -1: the first frame is not seen yet

@@ -3,6 +3,7 @@
 What goes in and out travels packed: the answers as records of the replay, `meta` as a few words per agent.
 """
 
+import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from iterq import priorities
 from iterq.agents import SAMPLE, Agent, address
-from iterq.envs.host import Answer
+from iterq.envs.stepping import Answer
 from iterq.fleet.base import lift, rows_of, wide, with_rows
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.pack import Packed
@@ -45,6 +46,7 @@ class DevicePrograms(Shared):
             return jax.lax.bitcast_convert_type(meta[..., 4:], kind.base).reshape(*meta.shape[:-1], *kind.shape)
 
         def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any, Any]:
+            rows = jax.device_put(rows, jax.memory.Space.Device) if self.pinned else rows
             done = of_group(see, (lanes, replays, meta, rows, noise))
             meta = joined([meta for _, meta in done])
             return [replay for replay, _ in done], meta, action_of(meta)
@@ -64,15 +66,25 @@ class DevicePrograms(Shared):
             """f of lane `j`, given what is known of all agents."""
             return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
-        # The program itself puts the actions into the host's memory: to ask for them would take longer than to find them.
+        # The program itself fetches the answers from the host's memory and puts the actions there: to send and to ask takes longer.
         device = jax.devices()[0]
-        there = any(memory.kind == PINNED for memory in device.addressable_memories())
-        places = {"out_shardings": (None, None, jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED))} if wide() and there else {}
-        self.see = program(see_all, donate_argnums=(0, 1), **places)
+        there = wide() and any(memory.kind == PINNED for memory in device.addressable_memories())
+        self.pinned = jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED) if there else None
+        self.see = program(see_all, donate_argnums=(0, 1), **({"out_shardings": (None, None, self.pinned)} if there else {}))
         # The host knows at which steps the window moves, and a program that need not ask is shorter.
         self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
         self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
         self.empty = program(lift(lambda agent: empty(memory)._replace(counts=None)))
+
+    def letter(self, agents: int) -> tuple[Any, Any]:
+        """What `see` takes as `rows`, and the same memory to write into, as records. It may be written again when `see` has answered."""
+        rows: Any = np.zeros(agents, self.memory.row)
+        words = rows.view(np.uint8).reshape(agents, -1)
+        if not self.pinned:
+            return words, rows
+        words = jax.device_put(words, self.pinned)
+        place = (ctypes.c_uint8 * words.nbytes).from_address(words.unsafe_buffer_pointer())
+        return words, np.frombuffer(place, self.memory.row)
 
 
 class DeviceGroup(Group):
@@ -90,6 +102,7 @@ class DeviceGroup(Group):
         start = [1, 0, 0, 0] + [0] * (self.kind.itemsize // 4)
         self.meta: Any = jnp.tile(jnp.array(start, jnp.int32), (len(self.seeds), 1))
         self.chosen: Any = np.zeros(len(self.seeds), self.kind)
+        self.letter, self.rows = self.shared.letter(len(self.seeds))
 
     def acted(self) -> bool:
         return isinstance(self.chosen, np.ndarray) or self.chosen.is_ready()
@@ -98,10 +111,9 @@ class DeviceGroup(Group):
         return np.asarray(self.chosen)
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
-        rows: Any = np.zeros(len(self.seeds), self.memory.row)
+        rows = self.rows
         rows["reward"], rows["terminated"], rows["first"], rows["frame"] = answer.reward, answer.terminated, answer.first, answer.frame
-        packed = rows.view(np.uint8).reshape(len(self.seeds), -1)
-        self.replays, self.meta, self.chosen = self.shared.see(self.replays, self.meta, self.lanes, packed, self.noise)
+        self.replays, self.meta, self.chosen = self.shared.see(self.replays, self.meta, self.lanes, self.letter, self.noise)
 
     def batches(self, purpose: int) -> list[Any]:
         return [self.shared.draw(purpose)(*args) for args in self._lanes()]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from iterq.agents import SAMPLE, Agent, address
-from iterq.envs.host import Answer
+from iterq.envs.stepping import Answer
 from iterq.fleet.base import learns, lift, wide
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.host_replay import HostReplay, from_seen, from_windows

@@ -11,7 +11,7 @@ import numpy as np
 from iterq import priorities
 from iterq.agents import EVALUATE, SAMPLE, WORLD, Agent, Learner, address
 from iterq.envs.base import PureEnv
-from iterq.envs.host import Episode
+from iterq.envs.stepping import Episode
 from iterq.fleet.base import Evaluation, Fleet, learns, lift, rows_of, with_rows
 from iterq.parallel import run_all
 from iterq.programs import program

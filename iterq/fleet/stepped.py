@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from iterq.agents import Agent, Learner
-from iterq.envs.host import HostEnv, play
+from iterq.envs.host import HostEnv
+from iterq.envs.playing import play
 from iterq.fleet.base import Counts, Evaluation, Fleet, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms

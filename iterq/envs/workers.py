@@ -1,0 +1,136 @@
+"""The environments of a group in processes of their own (iterq/worker.py), for those that take longer than to ask for them."""
+
+import contextlib
+import json
+import os
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from iterq.envs.host import HostEnv
+from iterq.envs.stepping import EnvironmentFailure, HostEnvs
+from iterq.worker import REPLAY, STEP, shared, size, slot_of
+
+PATIENCE = 1.0  # seconds after which it is asked whether workers are alive
+
+
+def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int) -> HostEnvs:
+    """What steps the environments of a group. One environment has nobody to wait for and stays in this process."""
+    return (Workers if kind.apart and len(seeds) > 1 else HostEnvs)(kind, seeds, purpose)
+
+
+class Worker(NamedTuple):
+    """A process with some of the environments."""
+
+    process: subprocess.Popen
+    orders: int  # a pipe to it
+    done: int  # a pipe from it
+
+
+class Workers(HostEnvs):
+    """At most as many processes as there are cores."""
+
+    busy = 0  # of all groups of this process: workers that keep looking for orders, and so need a core each
+
+    def _make(self) -> list[Any]:
+        count, spec, cores = len(self.seeds), self.kind.spec, len(os.sched_getaffinity(0))
+        self.workers: list[Worker] = []
+        self._of: list[Worker] = []  # for every environment
+        self._silent: set[int] = set()  # pipes from workers that have something to do
+        shares = np.array_split(np.arange(count), min(count, cores))
+        # Where this process waits for an accelerator without sleeping, it can look for answers as well. Two cores are left to it.
+        self.looking = jax.default_backend() != "cpu" and Workers.busy + len(shares) + 2 <= cores
+        Workers.busy += len(shares) if self.looking else 0
+        told = {"action": (spec.action.base.str, spec.action.shape), "frame": (spec.dtype, spec.shape)}
+        slot = slot_of(**told)
+        with tempfile.TemporaryFile() as file:
+            file.truncate(size(slot, count))
+            desks, self.slots = shared(file.fileno(), slot, count)
+            self.desks = desks[: len(shares)]
+            for number, share in enumerate(shares):
+                (theirs, orders), (done, finished) = os.pipe(), os.pipe()
+                mine = {"memory": file.fileno(), "count": count, "desk": number, "first": int(share[0]), "last": int(share[-1]) + 1}
+                words = {"make": self.kind.apart, **told, **mine, "orders": theirs, "done": finished, "looking": self.looking}
+                command = [sys.executable, "-m", "iterq.worker", json.dumps(words)]
+                self.workers.append(Worker(subprocess.Popen(command, pass_fds=(file.fileno(), theirs, finished)), orders, done))
+                self._of += [self.workers[-1]] * len(share)
+                os.close(theirs)
+                os.close(finished)
+        self._silent = {worker.done for worker in self.workers}
+        self._hear(self.awaited())
+        return []
+
+    def _order(self, workers: Sequence[Worker], message: bytes) -> None:
+        self._silent = {worker.done for worker in workers}
+        with contextlib.suppress(BrokenPipeError):  # the dead are noticed when they are listened to
+            for worker in workers:
+                os.write(worker.orders, message)
+
+    def _hear(self, pipes: Sequence[int]) -> None:
+        """Wait for each of them; by the time the first has finished, most of the others have too, and need no waking up."""
+        for pipe in pipes:
+            if not os.read(pipe, 1):
+                raise self._died()
+            self._silent.remove(pipe)
+
+    def _died(self) -> EnvironmentFailure:
+        return EnvironmentFailure(f"a process that steps {self.kind.spec.name} has died")
+
+    def awaited(self) -> list[int]:
+        return sorted(self._silent)
+
+    def ready(self) -> bool:
+        if self.looking:
+            return bool((self.desks["done"] == self.desks["ordered"]).all())
+        if self._silent:
+            self._hear(select.select(self._silent, [], [], 0)[0])
+        return not self._silent
+
+    def _ask(self, starts: list[int | None], actions: np.ndarray, n: int) -> None:
+        self.slots["seed"] = [-1 if start is None else start for start in starts]
+        self.slots["action"] = self.kind.spec.outside(actions)
+        if self.looking:
+            self.desks["ordered"] += 1
+        else:
+            self._order(self.workers, STEP)
+
+    def _answers(self, starts: list[int | None], actions: np.ndarray, n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
+        slots, since = self.slots, time.perf_counter()
+        while self.looking and not self.ready():
+            if time.perf_counter() - since > PATIENCE:
+                if any(worker.process.poll() is not None for worker in self.workers):
+                    raise self._died()
+                since = time.perf_counter()
+        self._hear(self.awaited())
+        self._check(f"at step {n}")
+        return slots["frame"].copy(), slots["reward"].tolist(), slots["terminated"].copy(), slots["truncated"].copy()
+
+    def _check(self, when: str) -> None:
+        for j in np.flatnonzero(self.slots["error"]).tolist():
+            text = self.slots["error"][j].decode(errors="replace")
+            raise EnvironmentFailure(f"{self.kind.spec.name} raised {text} {when} of seed {self.seeds[j]}")
+
+    def _repeat(self, j: int, start: int, actions: np.ndarray) -> Any:
+        self.slots["seed"][j] = start
+        taken = np.ascontiguousarray(self.kind.spec.outside(actions), self.kind.spec.action.base)
+        self._order([self._of[j]], REPLAY + struct.pack("<qq", j, len(actions)) + taken.tobytes())
+        self._hear(self.awaited())
+        self._check("when an episode was repeated")
+        return self.slots["frame"][j]
+
+    def close(self) -> None:
+        Workers.busy -= len(self.workers) if self.looking else 0
+        for worker in self.workers:
+            os.close(worker.orders)
+            os.close(worker.done)
+        for worker in self.workers:
+            worker.process.wait()
+        self.workers = []

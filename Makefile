@@ -5,18 +5,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint setup bench constraints clean
+.PHONY: demo test lint browser setup bench constraints clean
 
 demo: $(READY)
 	$(BIN)/iterq reproduce car-on-hill
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# Pages are tested in a real browser. Where there is none, one is installed if that takes nothing but a word to Debian's packager.
+browser:
+	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1; } || \
+	  echo "no browser, so its tests are skipped; apt-get install chromium chromium-driver brings one"
 
 bench: $(READY)
 	$(BIN)/python bench/car_on_hill.py

@@ -26,6 +26,7 @@ USAGE = """\
 usage: iterq train ALGORITHM --env ID [--seeds COUNT|A-B|A,B] [--K K] [--total-timesteps N] [--out DIR] [--json]
        iterq resume RUN [--total-timesteps N] [--json]
        iterq eval RUN|MODEL [--env ID] [--episodes N] [--video] [--json]
+       iterq report RUNS… [--out DIR] [--metric NAME] [--baseline LABEL] [--group FIELDS] [--watch] [--json]
        iterq reproduce NAME [--scale smoke|default|paper] [--seeds COUNT|A-B|A,B] [--K K|A,B] [--out DIR] [--json]
        iterq list [--json]
 
@@ -94,8 +95,22 @@ def command(argv: list[str]) -> int:
     if name == "--version":
         print(iterq.__version__)
         return 0
-    commands = {"train": runs.train, "resume": runs.resume, "eval": runs.evaluate, "reproduce": reproduce, "list": list_names}
+    commands = {
+        "train": runs.train,
+        "resume": runs.resume,
+        "eval": runs.evaluate,
+        "report": report,
+        "reproduce": reproduce,
+        "list": list_names,
+    }
     return commands[among(name, commands, "command")](rest)
+
+
+def report(argv: list[str]) -> int:
+    """`iterq report RUNS…`"""
+    from iterq.report.command import report
+
+    return report(argv)
 
 
 def list_names(argv: list[str]) -> int:

@@ -53,7 +53,12 @@ def renamed(argv: list[str]) -> list[str]:
     return [*kept, *(w for name, value in translate(dict(given)).items() for w in (f"--{name.replace('_', '-')}", str(value)))]
 
 
-def small_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str) -> dict[str, Any]:
+def several_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str) -> dict[str, Any]:
+    """`small_cli` for a command that takes one or more of its positional argument, as a list."""
+    return small_cli(prog, argv, known, positional, nargs="+")
+
+
+def small_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str, **more: Any) -> dict[str, Any]:
     """Options of a command with one positional argument: {name: (type, default)}, and --json."""
     import argparse
 
@@ -62,7 +67,7 @@ def small_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], pos
             raise Refusal(message)
 
     parser = Parser(prog=prog, allow_abbrev=False)
-    parser.add_argument(positional)
+    parser.add_argument(positional, **more)
     for name, (kind, default) in {**known, "json": (bool, False)}.items():
         if kind is bool:
             parser.add_argument(f"--{name.replace('_', '-')}", dest=name, action="store_true")

@@ -3,13 +3,11 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
 from iterq import cli
 from iterq.errors import Refusal
 from iterq.games import games
-from iterq.report.stats import iqm, stratified_iqm
 from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
 
 EVERY = (*atari.ALL, *mujoco.ALL)
@@ -108,14 +106,3 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         with pytest.raises(Refusal, match=message):
             cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_interquartile_mean():
-    assert iqm(np.array([100.0, 1.0, 2.0, 3.0, 4.0, -50.0, 2.5, 3.5])) == pytest.approx((2.0 + 2.5 + 3.0 + 3.5) / 4)
-    scores = np.arange(24.0).reshape(3, 4, 2)
-    found = stratified_iqm(scores, resamples=200)
-    np.testing.assert_allclose(found.value, [np.sort(scores[..., i].ravel())[3:9].mean() for i in range(2)])
-    assert np.all(found.low <= found.value)
-    assert np.all(found.value <= found.high)
-    same = stratified_iqm(np.tile(np.arange(4.0), (3, 1)), resamples=50)  # seeds agree, tasks differ: nothing is uncertain
-    assert same.low == same.value == same.high

@@ -1,10 +1,18 @@
-"""Aggregates over runs with their uncertainty, after Agarwal et al. (2021)."""
+"""Aggregates over runs with their uncertainty, after Agarwal et al. (2021).
 
+Scores are given per task, as arrays (runs, …) whose numbers of runs may differ. Intervals are percentiles of a stratified bootstrap: the
+runs of every task are drawn anew, with replacement and by themselves. Draws are seeded, so that a report is the same every time.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 RESAMPLES, LEVEL, SEED = 2_000, 0.95, 0
+
+Scores = Sequence[np.ndarray]  # per task: (runs, …)
+Aggregate = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (…, all runs), (tasks,) numbers of runs -> (…)
 
 
 class Estimate(NamedTuple):
@@ -15,19 +23,99 @@ class Estimate(NamedTuple):
     high: np.ndarray
 
 
-def iqm(scores: np.ndarray) -> np.ndarray:
-    """(…) the interquartile mean over the first axis of `scores` (runs, …): a quarter of the runs is left out at either end."""
-    ordered, cut = np.sort(scores, axis=0), len(scores) // 4
-    return ordered[cut : len(scores) - cut].mean(0)
+def iqm(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The interquartile mean: a quarter of all runs is left out at either end."""
+    cut = runs.shape[-1] // 4
+    kept = slice(cut, runs.shape[-1] - cut)
+    return (np.partition(runs, [kept.start, kept.stop - 1], -1) if cut else runs)[..., kept].mean(-1)
 
 
-def stratified_iqm(scores: np.ndarray, resamples: int = RESAMPLES) -> Estimate:
-    """IQM over all runs of `scores` (seeds, tasks, …), with the percentile bootstrap over the seeds of each task by itself."""
-    seeds, tasks = scores.shape[:2]
-    rng = np.random.default_rng(SEED)
-    found = np.empty((resamples, *scores.shape[2:]))
-    for i in range(resamples):
-        drawn = rng.integers(0, seeds, (seeds, tasks))
-        found[i] = iqm(scores[drawn, np.arange(tasks)].reshape(seeds * tasks, *scores.shape[2:]))
+def of_tasks(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """(…, tasks) the mean of every task."""
+    return np.add.reduceat(runs, np.cumsum([0, *sizes[:-1]]), -1) / sizes
+
+
+def mean(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The mean over tasks of their means."""
+    return of_tasks(runs, sizes).mean(-1)
+
+
+def median(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The median over tasks of their means."""
+    return np.median(of_tasks(runs, sizes), -1)
+
+
+def optimality_gap(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """How far runs fall short of a score of 1, on average; more than 1 counts as 1."""
+    return 1 - mean(np.minimum(runs, 1), sizes)
+
+
+AGGREGATES: dict[str, Aggregate] = {"iqm": iqm, "median": median, "mean": mean, "optimality_gap": optimality_gap}
+
+
+def draws(sizes: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> np.ndarray:
+    """(resamples, all runs) which run takes the place of which; runs of a task only change places among themselves."""
+    rng, starts = np.random.default_rng(seed), np.cumsum([0, *sizes[:-1]])
+    return np.concatenate([start + rng.integers(0, n, (resamples, n)) for start, n in zip(starts, sizes, strict=True)], 1)
+
+
+def interval(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the middle 95 % of `found` (resamples, …)."""
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return Estimate(iqm(scores.reshape(seeds * tasks, *scores.shape[2:])), low, high)
+    return low, high
+
+
+def estimate(scores: Scores, aggregate: Aggregate = iqm, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
+    """An aggregate of `scores`; those of further axes, such as points along training, are taken one by one, with the same draws."""
+    sizes = np.array([len(x) for x in scores])
+    runs = np.moveaxis(np.concatenate(scores), 0, -1)  # (…, all runs)
+    at = draws(sizes, resamples, seed)
+    ends = [interval(aggregate(row[at], sizes)) for row in runs.reshape(-1, runs.shape[-1])]
+    low, high = (np.reshape([end[i] for end in ends], runs.shape[:-1]) for i in range(2))
+    return Estimate(aggregate(runs, sizes), low, high)
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
+    """That a run of ours beats one of theirs on a task, averaged over tasks; ties count half."""
+
+    def chance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        above = x[..., :, None] - y[..., None, :]
+        return ((above > 0) + 0.5 * (above == 0)).mean((-1, -2))
+
+    rng = np.random.default_rng(seed)
+    value, found = 0.0, np.zeros(resamples)
+    for x, y in zip(ours, theirs, strict=True):
+        value += float(chance(x, y))
+        found += chance(*(z[rng.integers(0, len(z), (resamples, len(z)))] for z in (x, y)))
+    low, high = interval(found / len(ours))
+    return Estimate(np.asarray(value / len(ours)), low, high)
+
+
+def profile(scores: Scores, taus: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
+    """(taus,) the fraction of runs with a score above τ: the performance profile."""
+    sizes = np.array([len(x) for x in scores])
+    runs = np.concatenate(scores)
+    above = (runs[:, None] > taus).astype(float)
+    at = draws(sizes, resamples, seed)
+    often = np.zeros((resamples, len(runs)))  # how often a resample has drawn a run
+    np.add.at(often, (np.arange(resamples)[:, None], at), 1)
+    return Estimate(above.mean(0), *interval(often @ above / len(runs)))
+
+
+def area(steps: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The mean height of curves (…, points) between the first of `steps` and the last: the area under them over its width."""
+    if len(steps) < 2:
+        return scores[..., -1]
+    return np.trapezoid(scores, steps, axis=-1) / (steps[-1] - steps[0])
+
+
+def first_reaching(x: np.ndarray, curve: np.ndarray, level: float) -> float | None:
+    """Where on the axis `x` a curve first comes to `level`, in a straight line between points; None: never."""
+    reached = np.flatnonzero(curve >= level)
+    if not reached.size:
+        return None
+    i = int(reached[0])
+    if i == 0 or not np.isfinite(curve[i - 1]):
+        return float(x[i])
+    part = (level - curve[i - 1]) / (curve[i] - curve[i - 1])
+    return float(x[i - 1] + part * (x[i] - x[i - 1]))

@@ -4,33 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 
-STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "figure.dpi": 110,
-    "savefig.dpi": 200,
-}
-PALETTE = ("#332288", "#0077bb", "#009988", "#ee7733", "#aa3377", "#bbbbbb")  # dark to light, distinct without colour by markers
-MARKERS = ("o", "s", "^", "D", "v", "P")
-
-
-def save(figure: Any, folder: Path, name: str) -> None:
-    for ending in ("png", "pdf"):
-        figure.savefig(folder / f"{name}.{ending}", bbox_inches="tight")
-    plt.close(figure)
+from iterq.report.figures import MARKERS, PALETTE, STYLE, save
 
 
 def draw_lqr(folder: Path, paths: Mapping[str, np.ndarray], best: Any, start: Any, updated: Any, projected: Any, bound: float) -> None:
@@ -114,38 +91,3 @@ def draw_curves(folder: Path, steps: np.ndarray, curves: Mapping[str, np.ndarray
         axis.set_title(f"{title}, {len(next(iter(curves.values())))} seeds")
         axis.legend(loc="best")
         save(figure, folder, "curves")
-
-
-def draw_suite(folder: Path, experiment: Any, tasks: Sequence[str], curves: Mapping[str, Any], estimates: Mapping[str, Any]) -> None:
-    """A panel with the aggregate over tasks, if there are `estimates` of it and several tasks, and one panel per task.
-
-    experiment, curves: see `iterq.reproduce.suite`. Lines are interquartile means over seeds, bands their 95 % intervals.
-    """
-    from iterq.report.stats import stratified_iqm
-
-    unit, name_of_unit = (1e6, "millions") if max(found.ends.max(initial=0) for found in curves.values()) >= 2e6 else (1e3, "thousands")
-    panels = [None] * bool(estimates and len(tasks) > 1) + list(tasks)
-    columns = min(len(panels), 5 if len(panels) > 8 else 4 if len(panels) > 6 else 3)
-    rows = -(-len(panels) // columns)
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(rows, columns, figsize=(3.1 * columns, 2.5 * rows + 0.5), squeeze=False, layout="constrained")
-        for axis in axes.flat[len(panels) :]:
-            axis.axis("off")
-        for axis, task in zip(axes.flat, panels, strict=False):
-            for i, (label, found) in enumerate(curves.items()):
-                if not found.ends.size:
-                    continue
-                at = None if task is None else tasks.index(task)
-                estimate = estimates[label] if at is None else stratified_iqm(found.scores[:, [at]])
-                x, color = found.ends / unit, PALETTE[i % 6]
-                axis.plot(x, estimate.value, color=color, lw=1.6, marker=MARKERS[i], markevery=max(1, len(x) // 8), ms=4, label=label)
-                axis.fill_between(x, estimate.low, estimate.high, color=color, alpha=0.18, lw=0)
-                pointed = [e - 1 for e in experiment.marks.get(label, ()) if e <= len(x)]
-                axis.plot(x[pointed], estimate.value[pointed], "*", color="black", ms=11, zorder=5)
-            axis.set_title(task or f"{len(tasks)} tasks")
-            axis.set_xlabel(f"steps, in {name_of_unit}")
-            axis.set_ylabel(f"IQM, {experiment.unit}" if task is None else experiment.drawn or "mean return")
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 2 * columns))
-        save(figure, folder, experiment.name)

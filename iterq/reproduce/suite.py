@@ -18,7 +18,7 @@ import numpy as np
 from iterq.config import Seeds
 from iterq.errors import Refusal
 from iterq.presets import PRESETS, configure
-from iterq.report.stats import Estimate, stratified_iqm
+from iterq.report.stats import Estimate, estimate
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
 
 Points = dict[int, list[float]]  # seed: a value per point of the curve
@@ -111,8 +111,6 @@ class Experiment:
 
     def run(self, config: Any, folder: Path) -> Result:
         """Say what it costs, train, draw and judge."""
-        from iterq.reproduce.figures import draw_suite
-
         tasks, watch, full = self.chosen(config), Stopwatch(), self.Config(**self.SCALES["paper"])
         with watch("estimate"):
             rates = {label: steps_per_second(self.settings(label, config, self.rate_on)) for label in self.methods}
@@ -127,9 +125,9 @@ class Experiment:
             with watch(label):
                 found[label] = self.trained(label, config, tasks)
         curves = self.normalised(found, config, tasks)
-        estimates = {label: stratified_iqm(curve.normalised) for label, curve in curves.items() if curve.ends.size}
+        estimates = {label: estimate(list(np.moveaxis(curve.normalised, 1, 0))) for label, curve in curves.items() if curve.ends.size}
         self.write(folder, config, tasks, curves)
-        draw_suite(folder, self, tasks, curves, {} if self.drawn else estimates)
+        self.draw(folder, tasks, curves, {} if self.drawn else estimates)
         notes = [self.note] if self.note else []
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
@@ -206,6 +204,18 @@ class Experiment:
             for e in range(curve.ends.size)
         ]
         write_csv(folder / "curves.csv", ("method", "task", "seed", "step", self.drawn or "mean_return", "normalised"), rows)
+
+    def draw(self, folder: Path, tasks: tuple[str, ...], curves: dict[str, Curves], estimates: dict[str, Estimate]) -> None:
+        """A panel with the aggregate over tasks, if there is one, and one per task: interquartile means over seeds with 95 % intervals."""
+        from iterq.report.figures import draw_panels
+
+        there = {label: curve for label, curve in curves.items() if curve.ends.size}
+        over_tasks = {label: (there[label].ends, found) for label, found in estimates.items()}
+        panels = {f"{len(tasks)} tasks": over_tasks} if len(tasks) > 1 and over_tasks else {}
+        for t, task in enumerate(tasks):
+            panels[task] = {label: (curve.ends, estimate([curve.scores[:, t]])) for label, curve in there.items()}
+        heights = [f"IQM, {self.unit}"] * (len(panels) - len(tasks)) + [self.drawn or "mean return"] * len(tasks)
+        draw_panels(folder, self.name, panels, heights, marks={label: [e - 1 for e in found] for label, found in self.marks.items()})
 
     def judged(self, estimates: dict[str, Estimate], whole: bool) -> list[Quantity]:
         """The last points, and what the paper claims of them."""

@@ -1,0 +1,265 @@
+"""Scores out of logs: run directories of ours, finished or not, and what other libraries leave behind (see `foreign.py`).
+
+A log is a list of values with the steps at which they were seen, ragged and of any length. `curve` puts it on points that are the same for
+all: epochs by the rule of the paper's protocol, or evenly spaced steps.
+"""
+
+import csv
+import fcntl
+import json
+import math
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iterq.epochs import epochs
+from iterq.errors import Refusal
+from iterq.games import FORMS, human_normalised, references
+from iterq.store import CONFIG, LOCK
+
+RETURN, EVALUATION = "return", "eval"  # of training episodes, of greedy ones
+NAMES = {EVALUATION: "eval/mean_reward"}
+EPOCH, POINTS = 250_000, 100
+# Settings that do not change what is learned, or say what is compared anyway.
+ASIDE = {
+    "env",
+    "seeds",
+    "total_timesteps",
+    "log_every",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint_every",
+    "tensorboard",
+    "wandb",
+    "log_style",
+    "replay",
+}
+
+
+class Log(NamedTuple):
+    """What one agent has left behind."""
+
+    seed: str
+    steps: np.ndarray  # (rows,)
+    values: np.ndarray  # (rows,)
+    seconds: np.ndarray | None = None  # (rows,) since training began, where that is known
+
+
+class Source(NamedTuple):
+    """A run directory or a file, and the agents in it. `label` is empty where it follows from the settings."""
+
+    name: str
+    label: str
+    task: str
+    logs: list[Log]
+    config: dict[str, Any]
+    versions: dict[str, str]
+    status: str  # finished, running, stopped, crashed; given: from elsewhere
+    warnings: list[str]
+    videos: list[Path]
+
+
+def task_of(env: str) -> str:
+    """`Pong` for every id of that game; other ids as they are."""
+    found = FORMS.fullmatch(env)
+    known = {game.lower(): game for game in references()}
+    word = found and (found["gymnasium"] or found["classic"] or found["plain"])
+    return known.get(word.lower(), env) if word else env
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run directories at `path` or below it."""
+    if (path / CONFIG).is_file():
+        return [path]
+    return sorted(
+        found.parent for found in path.rglob(CONFIG) if (found.parent / "episodes.csv").exists() or (found.parent / LOCK).exists()
+    )
+
+
+def read_run(folder: Path, metric: str) -> Source:
+    """A run directory; what cannot be read in it is said in its warnings, and the rest is taken."""
+    warnings: list[str] = []
+    config = _json(folder / CONFIG, warnings)
+    if not isinstance(config.get("env"), str):
+        raise Refusal(f"{folder} is no run: its {CONFIG} names no environment")
+    rows = _episodes(folder / "episodes.csv", warnings) if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)
+    logs = {str(seed): Log(str(seed), np.zeros(0), np.zeros(0)) for seed in config.get("seeds", ())}
+    for seed, found in rows.items():
+        steps, values, seconds = (np.array(x, float) for x in zip(*found, strict=True))
+        good = np.isfinite(values)
+        if not good.all():
+            warnings.append(f"{(~good).sum()} values of seed {seed} are not finite and were left out")
+        logs[seed] = Log(seed, steps[good], values[good], seconds[good])
+    last = max((log.steps[-1] for log in logs.values() if log.steps.size), default=0)
+    versions = _json(folder / "versions.json", warnings) if (folder / "versions.json").exists() else {}
+    videos = sorted(path for path in folder.rglob("*") if path.suffix in (".gif", ".mp4"))
+    return Source(
+        str(folder), "", task_of(config["env"]), list(logs.values()), config, versions, _status(folder, config, last), warnings, videos
+    )
+
+
+def _json(path: Path, warnings: list[str]) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        warnings.append(f"{path.name} cannot be read ({error.__class__.__name__})")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_lines(path: Path, rows: Callable[[Any], Iterable[Any]], take: Callable[[Any], Any], warnings: list[str]) -> None:
+    """`take` every row; those that it cannot take are counted."""
+    bad = 0
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            for row in rows(file):
+                try:
+                    take(row)
+                except (KeyError, ValueError, TypeError, AttributeError):
+                    bad += 1
+    except FileNotFoundError:
+        warnings.append(f"there is no {path.name}")
+    except (OSError, csv.Error) as error:
+        warnings.append(f"{path.name} cannot be read: {error}")
+    if bad:
+        warnings.append(f"{bad} lines of {path.name} cannot be read and were left out")
+
+
+Rows = dict[str, list[tuple[float, float, float]]]  # seed: (step, value, seconds)
+
+
+def _episodes(path: Path, warnings: list[str]) -> Rows:
+    found: Rows = {}
+
+    def take(row: dict[str, str]) -> None:
+        line = (int(row["step"]), float(row["return"]), float(row["wall_time"]))
+        found.setdefault(str(int(row["seed"])), []).append(line)
+
+    _read_lines(path, csv.DictReader, take, warnings)
+    return found
+
+
+def _metrics(path: Path, metric: str, warnings: list[str]) -> Rows:
+    name, found, last = NAMES.get(metric, metric), Rows(), {}
+
+    def take(line: str) -> None:
+        row = json.loads(line)
+        seed = str(int(row["seed"]))
+        last[seed] = row.get("time/time_elapsed", last.get(seed, math.nan))
+        if name in row:
+            value = math.nan if row[name] is None else float(row[name])
+            found.setdefault(seed, []).append((int(row["step"]), value, last[seed]))
+
+    _read_lines(path, lambda file: (line for line in file if line.strip()), take, warnings)
+    if not found:
+        warnings.append(f"it has no metric {name!r}")
+    return found
+
+
+def _status(folder: Path, config: dict[str, Any], last: float) -> str:
+    """A run that stops by itself writes a checkpoint last."""
+    if _held(folder / LOCK):
+        return "running"
+    steps = [int(path.name.removeprefix("step-")) for path in (folder / "checkpoint").glob("step-*") if path.name[5:].isdigit()]
+    if max(steps, default=-1) >= config.get("total_timesteps", math.inf):
+        return "finished"
+    return "stopped" if steps and max(steps) >= last else "crashed"
+
+
+def _held(lock: Path) -> bool:
+    """Whether a process is at work in a run directory."""
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def labelled(sources: list[Source], group: tuple[str, ...] = ()) -> list[Source]:
+    """Every source with a label: what it was given, the settings in `group`, or its algorithm and the settings that its runs differ in."""
+    by_algorithm: dict[str, list[dict[str, Any]]] = {}
+    for source in sources:
+        if not source.label:
+            by_algorithm.setdefault(source.config.get("algorithm", "?"), []).append(source.config)
+    if group and (odd := [name for name in group if not any(name in config for found in by_algorithm.values() for config in found)]):
+        raise Refusal(f"--group: no run has a setting {odd[0]!r}")
+    found = []
+    for source in sources:
+        if source.label:
+            found.append(source)
+            continue
+        algorithm = source.config.get("algorithm", "?")
+        names = group or differing(by_algorithm[algorithm])
+        said = [f"{name}={shown(source.config.get(name))}" for name in names if name != "algorithm"]
+        head = [algorithm] if not group or "algorithm" in group else []
+        found.append(source._replace(label=" ".join([*head, *said])))
+    return found
+
+
+def differing(configs: list[dict[str, Any]]) -> list[str]:
+    """The settings that are not the same in all of them."""
+    names = dict.fromkeys(name for config in configs for name in config if name not in ASIDE)
+    return [name for name in names if len({json.dumps(config.get(name), sort_keys=True) for config in configs}) > 1]
+
+
+def shown(value: Any) -> str:
+    """A setting as a person writes it."""
+    return (
+        ",".join(map(str, value))
+        if isinstance(value, list | tuple)
+        else "–"
+        if value is None
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def curve(log: Log, metric: str, width: int, by_epochs: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(points,) values at multiples of `width` steps, as far as the log goes, and the seconds it took to get there.
+
+    by_epochs: a point is an epoch, which ends with an episode. Otherwise it is the mean of what was seen since the last point; where that
+    was nothing, the value before it stands.
+    """
+    if by_epochs and metric == RETURN:
+        found = epochs(zip(log.steps.astype(int).tolist(), log.values.tolist(), strict=True), width)
+        ends = np.searchsorted(log.steps, [epoch.end for epoch in found])
+        seconds = np.full(len(found), math.nan) if log.seconds is None else log.seconds[ends]
+        return np.array([epoch.mean_return for epoch in found]), seconds
+    count = int(log.steps[-1] // width) if log.steps.size else 0
+    bins = np.maximum(np.ceil(log.steps / width).astype(int), 1) - 1  # a point closes what came before it; step 0 belongs to the first
+    values, seconds = np.full(count, math.nan), np.full(count, math.nan)
+    for point in range(count):
+        here = bins == point
+        if here.any():
+            values[point] = log.values[here].mean()
+            seconds[point] = math.nan if log.seconds is None else log.seconds[here][-1]
+        elif point:
+            values[point], seconds[point] = values[point - 1], seconds[point - 1]
+    return values, seconds
+
+
+def point_width(longest: float) -> int:
+    """Steps between points: a round number that gives about a hundred."""
+    size = max(longest / POINTS, 1)
+    unit = 10 ** math.floor(math.log10(size))
+    return int(next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= size and unit * k == int(unit * k)))
+
+
+def normaliser(task: str, baseline: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What makes scores on `task` comparable with those on others: a human's for Atari, else the final score of a baseline."""
+    if task in references():
+        return np.vectorize(lambda x: human_normalised(task, x), otypes=[float])
+    if baseline is not None and np.isfinite(baseline).all() and abs(float(baseline.mean())) > 1e-12:
+        return lambda x: x / abs(float(baseline.mean()))
+    return None

@@ -1,0 +1,257 @@
+"""`iterq report`: from run directories, ours and others', to scores, tables, figures and a page."""
+
+import csv
+import fcntl
+import json
+import os
+
+import numpy as np
+import pytest
+
+from iterq import cli
+from iterq.epochs import epochs
+from iterq.errors import Refusal
+from iterq.report.compare import compare, summary
+from iterq.report.scores import curve, point_width, read_run, task_of
+
+RNG = np.random.default_rng(3)
+
+
+def make_run(folder, algorithm="dqn", env="CartPole-v1", seeds=(0, 1), steps=1_000, total=1_000, slope=0.1, checkpoint=True, **settings):
+    """A run directory with an episode every 10 steps, whose returns grow with `slope` per step."""
+    folder.mkdir(parents=True)
+    config = {"algorithm": algorithm, "env": env, "seeds": list(seeds), "total_timesteps": total, "K": 1, **settings}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "versions.json").write_text(json.dumps({"jax": "0.10.2"}))
+    rows = [f"{seed},{n},{slope * n + seed},10,{n / 100}" for n in range(10, steps + 1, 10) for seed in seeds]
+    (folder / "episodes.csv").write_text("\n".join(["seed,step,return,length,wall_time", *rows, ""]))
+    lines = [
+        {"seed": seed, "step": n, "eval/mean_reward": 2.0 * n, "time/time_elapsed": 0.1 * n}
+        for n in range(0, steps + 1, 250)
+        for seed in seeds
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if checkpoint:
+        (folder / "checkpoint" / f"step-{steps:012d}").mkdir(parents=True)
+    return folder
+
+
+def told(capsys, *words):
+    """What the command prints as JSON."""
+    capsys.readouterr()
+    assert cli.command(["report", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_runs_become_a_page_tables_and_figures(tmp_path, capsys):
+    for K in (1, 5):
+        make_run(tmp_path / "runs" / f"k{K}", "i-dqn", K=K, slope=0.1 * K, seeds=range(5))
+    found = told(capsys, tmp_path / "runs", "--out", tmp_path / "out")
+    assert found["labels"] == ["i-dqn K=1", "i-dqn K=5"]
+    assert found["warnings"] == []
+    # Points every 10 steps, an episode in each: at the end 0.1 K x 1000 + seed, whose IQM over 0 … 4 leaves out one at either end.
+    assert [row["iqm"]["value"] for row in found["summary"]] == pytest.approx([102, 502])
+    assert {"report.html", "tasks.png", "tasks.pdf", "profile.png", "summary.pdf", "hours.png", "curves.csv", "final.csv"} <= set(
+        found["files"]
+    )
+    assert set(found["files"]) == {path.name for path in (tmp_path / "out").iterdir()}
+    assert "i-dqn K=5" in (tmp_path / "out" / "report.html").read_text()
+    assert len(rows_of(tmp_path / "out" / "curves.csv")) == 2 * 5 * 100
+    assert rows_of(tmp_path / "out" / "final.csv")[0]["status"] == "finished"
+    beats = {(row["a"], row["b"]): row["value"] for row in found["improvement"]}
+    assert beats == {("i-dqn K=5", "i-dqn K=1"): 1.0, ("i-dqn K=1", "i-dqn K=5"): 0.0}
+    again = told(capsys, tmp_path / "runs", "--out", tmp_path / "out", "--metric", "eval", "--group", "K")  # in its own place
+    assert again["labels"] == ["K=1", "K=5"]
+    assert [row["iqm"]["value"] for row in again["summary"]] == [2_000, 2_000]
+
+
+def test_points_are_epochs_of_the_protocol_or_evenly_spaced(tmp_path):
+    run = make_run(tmp_path / "run", seeds=(0,))
+    log = read_run(run, "return").logs[0]
+    by_rule = epochs(zip(log.steps.astype(int).tolist(), log.values.tolist(), strict=True), 95)
+    values, seconds = curve(log, "return", 95, by_epochs=True)
+    np.testing.assert_allclose(values, [epoch.mean_return for epoch in by_rule])
+    np.testing.assert_allclose(seconds, [epoch.end / 100 for epoch in by_rule])
+    values, _ = curve(log, "return", 200, by_epochs=False)
+    np.testing.assert_allclose(values, [np.mean([0.1 * n for n in range(k - 190, k + 1, 10)]) for k in range(200, 1001, 200)])
+    sparse = log._replace(steps=np.array([5.0, 35.0]), values=np.array([1.0, 2.0]), seconds=None)
+    np.testing.assert_array_equal(curve(sparse, "return", 10, by_epochs=False)[0], [1, 1, 1])
+    assert [point_width(x) for x in (0, 70, 1_000, 24_000, 1e6, 30e6)] == [1, 1, 10, 250, 10_000, 500_000]
+
+
+def test_atari_is_normalised_by_humans_and_others_by_a_baseline(tmp_path):
+    pong = make_run(tmp_path / "a" / "pong", env="ALE/Pong-v5")
+    found = compare([pong], epoch=100)
+    assert (found.unit, found.tasks) == ("human-normalised return", ["Pong"])
+    assert any("few seeds: as few as 2 (dqn)" in warning for warning in found.warnings)
+    np.testing.assert_allclose(found.normalised["dqn"]["Pong"], (found.curves["dqn"]["Pong"].values + 20.7) / (14.6 + 20.7))
+    for task in ("Hopper-v5", "Ant-v5"):
+        make_run(tmp_path / "b" / f"sac-{task}", "sac", task)
+        make_run(tmp_path / "b" / f"isac-{task}", "i-sac", task, slope=0.2)
+    without = compare([tmp_path / "b"])
+    assert without.unit == ""
+    assert any("--baseline" in warning for warning in without.warnings)
+    assert summary(without)[0]["iqm"] is None
+    found = compare([tmp_path / "b"], baseline="sac")
+    finals = {label: np.mean([x[:, -1] for x in tasks.values()]) for label, tasks in found.normalised.items()}
+    assert finals == pytest.approx({"sac": 1.0, "i-sac": 200.5 / 100.5})
+    row = next(row for row in summary(found) if row["label"] == "i-sac")
+    # 0.2 n + 1/2 is 100.5 at n = 500, when 5 seconds had passed
+    assert row["steps_to_baseline"] == pytest.approx(500)
+    assert row["hours_to_baseline"] == pytest.approx(5 / 3600)
+    with pytest.raises(Refusal, match="--baseline 'ppo' is none of 'i-sac', 'sac'"):
+        compare([tmp_path / "b"], baseline="ppo")
+
+
+def test_names_of_games():
+    assert [task_of(name) for name in ("Pong", "ALE/Pong-v5", "PongNoFrameskip-v4", "pong", "Hopper-v5")] == ["Pong"] * 4 + ["Hopper-v5"]
+
+
+def test_runs_that_have_not_finished_are_taken_as_they_are(tmp_path):
+    make_run(tmp_path / "done")
+    make_run(tmp_path / "stopped", steps=600)
+    make_run(tmp_path / "crashed", steps=800, checkpoint=False)
+    running = make_run(tmp_path / "running", steps=700)
+    held = os.open(running / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        found = compare([tmp_path])
+    finally:
+        os.close(held)
+    assert {source.name.split("/")[-1]: source.status for source in found.sources} == {
+        "done": "finished",
+        "stopped": "stopped",
+        "crashed": "crashed",
+        "running": "running",
+    }
+    text = " ".join(found.warnings)
+    assert all(words in text for words in ("has crashed", "is still running", "was stopped", "unequally far: 600 to 1,000"))
+    assert found.curves["dqn"]["CartPole-v1"].seeds == ["0", "1", "0'", "1'", "0''", "1''", "0'''", "1'''"]
+    assert read_run(running, "return").status == "stopped"  # looking has not disturbed anybody
+
+
+def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
+    run = make_run(tmp_path / "run")
+    with (run / "episodes.csv").open("a") as file:
+        file.write("0,990,nan,10,9.9\nbroken,line\n0,99")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"seed": 0, "st')
+    (run / "versions.json").write_text("{")
+    found = compare([run])
+    text = " ".join(found.warnings)
+    assert "2 lines of episodes.csv cannot be read and were left out" in text
+    assert "1 values of seed 0 are not finite and were left out" in text
+    assert "versions.json cannot be read" in text
+    assert found.curves["dqn"]["CartPole-v1"].values.shape == (2, 100)
+    assert "1 lines of metrics.jsonl" in " ".join(compare([run], metric="eval").warnings)
+
+
+def test_what_is_no_run_is_refused_in_one_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "holiday.txt").write_text("sun")
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "odd.json").write_text("{}")
+    new = make_run(tmp_path / "new", steps=0, checkpoint=False)
+    for path, message in (
+        ("nowhere", "does not exist"),
+        ("empty", "holds no run of iterq"),
+        ("foreign", "holds no run of iterq"),
+        ("odd.csv", "has no column for steps and values"),
+        ("odd.json", "cannot be understood"),
+        (new, "nothing to report yet"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            cli.command(["report", str(tmp_path / path), "--out", str(tmp_path / "out")])
+    with pytest.raises(Refusal, match="no run has a setting 'Kay'"):
+        cli.command(["report", str(make_run(tmp_path / "run")), "--group", "Kay"])
+    with pytest.raises(Refusal, match="did you mean '--metric'"):
+        cli.command(["report", str(tmp_path / "run"), "--metrik", "eval"])
+    with pytest.raises(Refusal, match="has no metric 'loss'"):
+        cli.command(["report", str(tmp_path / "run"), "--metric", "loss"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_game_that_nobody_has_measured_and_different_environments_under_one_name_are_said(tmp_path):
+    make_run(tmp_path / "a", env="ALE/Pong-v5")
+    make_run(tmp_path / "b", "i-dqn", env="PongNoFrameskip-v4")
+    make_run(tmp_path / "c", "i-dqn", env="ALE/Adventure-v5")
+    found = compare([tmp_path])
+    assert found.unit == ""
+    text = " ".join(found.warnings)
+    assert "different environments go by the name Pong: ALE/Pong-v5, PongNoFrameskip-v4" in text
+    assert "not on the same tasks" in text
+
+
+def test_results_of_others(tmp_path):
+    (tmp_path / "pong.json").write_text(
+        json.dumps([{"Iteration": i, "Value": v, "Agent": a} for a in ("DQN", "IQN") for v in (-20.0, -18.0) for i in range(3)])
+    )
+    found = compare([tmp_path / "pong.json"])
+    assert found.unit == "human-normalised return"
+    np.testing.assert_array_equal(found.curves["IQN"]["Pong"].steps, [250_000, 500_000, 750_000])
+    np.testing.assert_array_equal(found.curves["DQN"]["Pong"].values, [[-20] * 3, [-18] * 3])
+
+    lines = [f"PPO,Hopper-v5,{s},{n},{n + s}" for s in (1, 2) for n in (10, 20)]
+    (tmp_path / "table.csv").write_text("\n".join(["method,env,seed,global_step,episodic_return", *lines]))
+    found = compare([tmp_path / "table.csv"], epoch=10)
+    np.testing.assert_array_equal(found.curves["PPO"]["Hopper-v5"].values, [[11, 21], [12, 22]])
+
+    (tmp_path / "sb3").mkdir()
+    (tmp_path / "sb3" / "0.monitor.csv").write_text('#{"t_start": 1.0, "env_id": "CartPole-v1"}\nr,l,t\n10.0,10,0.1\n30.0,30,0.4\n')
+    found = compare([tmp_path / "sb3"], epoch=10)
+    np.testing.assert_array_equal(found.curves["sb3"]["CartPole-v1"].values, [[10, 10, 10, 30]])
+
+    np.savez(tmp_path / "scores.npz", A=RNG.normal(size=(3, 2)), B=RNG.normal(size=(4, 2)), tasks=np.array(["Pong", "Breakout"]))
+    found = compare([tmp_path / "scores.npz"])
+    assert {label: [len(x.seeds) for x in tasks.values()] for label, tasks in found.curves.items()} == {"A": [3, 3], "B": [4, 4]}
+
+    np.savez(tmp_path / "pickled.npz", A=np.array([{}], object))
+    with pytest.raises(Refusal, match="cannot be understood: ValueError: Object arrays cannot be loaded"):
+        compare([tmp_path / "pickled.npz"])
+
+
+def test_folders_of_tensorboard(tmp_path):
+    from iterq.sinks import TensorBoard
+
+    board = TensorBoard(tmp_path / "Hopper-v5__sac__1__1700000000", "sb3")
+    for n in (100, 200, 300):
+        board.add({"seed": 1, "step": n, "rollout/ep_rew_mean": float(n)}, float(n))
+    board.close()
+    folders = [path.parent for path in (tmp_path).rglob("events.out.tfevents*")]
+    found = compare(folders[:1], epoch=100)
+    assert [x.values.tolist() for tasks in found.curves.values() for x in tasks.values()] == [[[100, 200, 300]]]
+
+
+def test_a_real_run_beside_numbers_from_elsewhere(tmp_path, capsys):
+    words = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200", "--total-timesteps", "300"]
+    assert cli.command(["train", "dqn", "--env", "jax/CartPole-v1", "--seeds", "2", *words, "--out", str(tmp_path / "run")]) == 0
+    (tmp_path / "theirs.csv").write_text("label,task,step,value\nrandom,jax/CartPole-v1,100,20\nrandom,jax/CartPole-v1,300,22\n")
+    found = told(capsys, tmp_path / "run", tmp_path / "theirs.csv", "--out", tmp_path / "out", "--epoch", "100", "--baseline", "random")
+    assert found["labels"] == ["dqn", "random"]
+    assert found["tasks"] == ["jax/CartPole-v1"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert str(tmp_path / "run") in page
+
+
+def test_a_report_that_is_watched_is_written_again_until_runs_have_ended(tmp_path, capsys, monkeypatch):
+    from iterq.report import command
+
+    run, looks = make_run(tmp_path / "run", steps=500), []
+    held = os.open(run / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            os.close(held)
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    assert cli.command(["report", str(run), "--out", str(tmp_path / "out"), "--watch"]) == 0
+    assert len(looks) == 2
+    assert capsys.readouterr().out.count("report.html") == 3

@@ -100,12 +100,26 @@ def test_atari_is_normalised_by_humans_and_others_by_a_baseline(tmp_path):
     found = compare([tmp_path / "b"], baseline="sac")
     finals = {label: np.mean([x[:, -1] for x in tasks.values()]) for label, tasks in found.normalised.items()}
     assert finals == pytest.approx({"sac": 1.0, "i-sac": 200.5 / 100.5})
+    assert not any("both sides of 0" in warning or "different tasks" in warning for warning in found.warnings)
     row = next(row for row in summary(found) if row["label"] == "i-sac")
     # 0.2 n + 1/2 is 100.5 at n = 500, when 5 seconds had passed
     assert row["steps_to_baseline"] == pytest.approx(500)
     assert row["hours_to_baseline"] == pytest.approx(5 / 3600)
     with pytest.raises(Refusal, match="--baseline 'ppo' is none of 'i-sac', 'sac'"):
         compare([tmp_path / "b"], baseline="ppo")
+
+
+def test_a_baseline_around_zero_and_tasks_of_different_lengths_are_doubted(tmp_path):
+    make_run(tmp_path / "a", "sac", "Hopper-v5", steps=500, total=500)
+    make_run(tmp_path / "b", "sac", "Ant-v5", seeds=(-200, 5))  # ends at -100 and 105
+    found = compare([tmp_path], baseline="sac")
+    text = " ".join(found.warnings)
+    assert "agents of sac end on both sides of 0 on Ant-v5" in text
+    assert "sac has gone 500 to 1,000 steps on different tasks" in text
+    assert "Hopper-v5: scores" not in text
+    # The last points are those of every task, the curve goes as far as all of them.
+    assert summary(found)[0]["mean"]["value"] == pytest.approx(1.0)
+    assert len(found.common("sac")[0]) == 50
 
 
 def test_names_of_games():

@@ -92,7 +92,7 @@ def test_points_along_training_are_estimated_one_by_one():
 
 
 def test_runs_only_change_places_within_their_task():
-    at = draws(np.array([2, 3, 1]), 500)
+    at = draws((2, 3, 1), 500)
     for columns, runs in ((slice(0, 2), {0, 1}), (slice(2, 5), {2, 3, 4}), (slice(5, 6), {5})):
         assert set(np.unique(at[:, columns]).tolist()) == runs
 

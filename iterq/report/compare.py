@@ -91,7 +91,7 @@ def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", gro
     if baseline and baseline not in curves:
         raise Refusal(f"--baseline {baseline!r} is none of {', '.join(map(repr, curves))}")
     unit, normalised = _comparable(curves, baseline, metric)
-    warnings += _suspicions(curves, sources, unit)
+    warnings += _suspicions(curves, sources, unit) + _doubts(curves, baseline)
     return Comparison(metric, unit, curves, normalised, sources, baseline, warnings)
 
 
@@ -169,6 +169,22 @@ def _suspicions(curves: dict[str, dict[str, Curve]], sources: list[Source], unit
     return found
 
 
+def _doubts(curves: dict[str, dict[str, Curve]], baseline: str) -> list[str]:
+    """Where scores relative to a baseline say little, and where an aggregate along training must end early."""
+    found = []
+    for task, curve in curves.get(baseline, {}).items():
+        last = curve.values[:, -1]
+        if task not in references() and last.min() < 0 < last.max():
+            found.append(f"agents of {baseline} end on both sides of 0 on {task}: scores relative to their mean say little")
+    for label, tasks in curves.items():
+        ends = [int(curve.steps[-1]) for curve in tasks.values()]
+        if max(ends) > min(ends):
+            found.append(
+                f"{label} has gone {min(ends):,} to {max(ends):,} steps on different tasks: its curve over all of them ends at the least"
+            )
+    return found
+
+
 def numbers(found: Estimate | None) -> dict[str, Any] | None:
     """For JSON."""
     return None if found is None else {name: plain(x) for name, x in found._asdict().items()}
@@ -200,7 +216,7 @@ def summary(c: Comparison) -> list[dict[str, Any]]:
         row |= dict.fromkeys(names)
         if label in curves:
             steps, found = c.common(label)
-            finals = [x[:, -1] for x in found]
+            finals = [x[:, -1] for x in c.normalised[label].values()]
             for name, aggregate in AGGREGATES.items():
                 if name != "optimality_gap" or c.scaled:  # which asks for a scale on which 1 is enough
                     row[name] = numbers(estimate(finals, aggregate))

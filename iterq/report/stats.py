@@ -5,6 +5,7 @@ runs of every task are drawn anew, with replacement and by themselves. Draws are
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -47,13 +48,14 @@ def median(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def optimality_gap(runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """How far runs fall short of a score of 1, on average; more than 1 counts as 1."""
-    return 1 - mean(np.minimum(runs, 1), sizes)
+    return 1 - mean(np.minimum(runs, 1.0), sizes)
 
 
 AGGREGATES: dict[str, Aggregate] = {"iqm": iqm, "median": median, "mean": mean, "optimality_gap": optimality_gap}
 
 
-def draws(sizes: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> np.ndarray:
+@lru_cache(maxsize=8)
+def draws(sizes: tuple[int, ...], resamples: int = RESAMPLES, seed: int = SEED) -> np.ndarray:
     """(resamples, all runs) which run takes the place of which; runs of a task only change places among themselves."""
     rng, starts = np.random.default_rng(seed), np.cumsum([0, *sizes[:-1]])
     return np.concatenate([start + rng.integers(0, n, (resamples, n)) for start, n in zip(starts, sizes, strict=True)], 1)
@@ -69,7 +71,7 @@ def estimate(scores: Scores, aggregate: Aggregate = iqm, resamples: int = RESAMP
     """An aggregate of `scores`; those of further axes, such as points along training, are taken one by one, with the same draws."""
     sizes = np.array([len(x) for x in scores])
     runs = np.moveaxis(np.concatenate(scores), 0, -1)  # (…, all runs)
-    at = draws(sizes, resamples, seed)
+    at = draws(tuple(sizes.tolist()), resamples, seed)
     ends = [interval(aggregate(row[at], sizes)) for row in runs.reshape(-1, runs.shape[-1])]
     low, high = (np.reshape([end[i] for end in ends], runs.shape[:-1]) for i in range(2))
     return Estimate(aggregate(runs, sizes), low, high)
@@ -93,10 +95,9 @@ def probability_of_improvement(ours: Scores, theirs: Scores, resamples: int = RE
 
 def profile(scores: Scores, taus: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
     """(taus,) the fraction of runs with a score above τ: the performance profile."""
-    sizes = np.array([len(x) for x in scores])
     runs = np.concatenate(scores)
     above = (runs[:, None] > taus).astype(float)
-    at = draws(sizes, resamples, seed)
+    at = draws(tuple(len(x) for x in scores), resamples, seed)
     often = np.zeros((resamples, len(runs)))  # how often a resample has drawn a run
     np.add.at(often, (np.arange(resamples)[:, None], at), 1)
     return Estimate(above.mean(0), *interval(often @ above / len(runs)))

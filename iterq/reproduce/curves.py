@@ -11,6 +11,7 @@ import numpy as np
 from iterq.api import make
 from iterq.config import Seeds, WindowSizes
 from iterq.errors import Refusal
+from iterq.report.stats import area, estimate
 from iterq.reproduce.base import Result, Stopwatch, write_csv
 
 
@@ -48,12 +49,12 @@ class Curves:
 
     def areas(self, K: int) -> np.ndarray:
         """(seeds,) the area under the curve, as a mean return."""
-        return np.trapezoid(self.returns[K], self.steps, axis=1) / self.steps[-1]
+        return area(self.steps, self.returns[K])
 
 
 def train(experiment: str, env: str, config: Config, folder: Path) -> Curves:
     """Train every window size, write and draw the curves."""
-    from iterq.reproduce.figures import draw_curves
+    from iterq.report.figures import draw_panels
 
     watch, returns, rows, table, steps = Stopwatch(), {}, [], [], np.zeros(0)
     for K in config.K:
@@ -72,11 +73,11 @@ def train(experiment: str, env: str, config: Config, folder: Path) -> Curves:
         lines = returns[K] = np.array([[np.mean(e.returns) for e in played] for _, played in model.session.history]).T
         for seed, line in zip(config.seeds, lines, strict=True):
             rows += [(K, seed, int(n), float(x)) for n, x in zip(steps, line, strict=True)]
-        area = np.trapezoid(lines, steps, axis=1) / steps[-1]
-        columns = (f"{x.mean():.0f} ± {x.std():.0f}" for x in (area, lines.max(1), lines[:, -1]))
+        columns = (f"{x.mean():.0f} ± {x.std():.0f}" for x in (area(steps, lines), lines.max(1), lines[:, -1]))
         table.append([name(K), *columns, f"{model.summary.steps_per_second:,.0f}"])
     write_csv(folder / "evaluations.csv", ("K", "seed", "step", "mean_return"), rows)
-    draw_curves(folder, steps, {name(K): lines for K, lines in returns.items()}, env)
+    series = {name(K): (steps, estimate([lines])) for K, lines in returns.items()}
+    draw_panels(folder, "curves", {f"{env}, {len(config.seeds)} seeds": series}, ["evaluation return, IQM"])
     header = ("method", "area under the curve", "best evaluation", "last evaluation", "steps/s")
     title = f"{env}, {len(config.seeds)} seeds, {config.total_timesteps:,} steps; mean ± standard deviation over seeds"
     return Curves(steps, returns, Result(experiment, dataclasses.asdict(config), [], [], [(title, header, table)], watch.seconds))

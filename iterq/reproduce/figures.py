@@ -74,20 +74,3 @@ def bars(axis: Any, sizes: Sequence[int], heights: Sequence[float], errors: Sequ
     axis.set_title(r"$\Sigma_k\, \|\Gamma^*Q_{k-1} - Q_k\|_{2,\nu}^2$")
     axis.set_xlabel("K")
     axis.grid(axis="x", visible=False)
-
-
-def draw_curves(folder: Path, steps: np.ndarray, curves: Mapping[str, np.ndarray], title: str) -> None:
-    """Return along training: `curves` are (seeds, evaluations); the mean, one line per seed behind it, and the standard error as a band."""
-    with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(4.6, 3.2))
-        for i, (name, lines) in enumerate(curves.items()):
-            color, mean = PALETTE[3 * i % len(PALETTE)], lines.mean(0)
-            error = lines.std(0) / max(len(lines) - 1, 1) ** 0.5
-            axis.plot(steps / 1000, lines.T, color=color, lw=0.6, alpha=0.35)
-            axis.fill_between(steps / 1000, mean - error, mean + error, color=color, alpha=0.18, lw=0)
-            axis.plot(steps / 1000, mean, color=color, lw=1.8, marker=MARKERS[i], ms=4, label=name)
-        axis.set_xlabel("steps per seed, in thousands")
-        axis.set_ylabel("evaluation return")
-        axis.set_title(f"{title}, {len(next(iter(curves.values())))} seeds")
-        axis.legend(loc="best")
-        save(figure, folder, "curves")

@@ -251,11 +251,15 @@ def test_what_does_not_fit_is_refused():
     class Image(Regulator):
         observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
 
+    class Named(Regulator):
+        observation_space = spaces.Dict({"x": spaces.Box(-1, 1, (1,), np.float32)})
+
     for algorithm, env, message in (
         ("dqn", "Pendulum-v1", "has actions that are vectors; dqn needs discrete ones"),
         ("sac", "CartPole-v1", "has discrete actions; sac needs vectors"),
         ("sac", Endless, "only bounded ones are supported"),
         ("sac", Image, "needs observations that are vectors"),
+        ("sac", Named, "observations Dict, which are not supported; gymnasium.wrappers.FlattenObservation"),
     ):
         with pytest.raises(Refusal, match=message):
             make(algorithm, env)
@@ -266,3 +270,25 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(Refusal, match=message):
             make("sac", "Pendulum-v1", **fields)
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    def absent(*args, **kwargs):
+        raise gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`')
+
+    monkeypatch.setattr(gymnasium, "make", absent)
+    with pytest.raises(Refusal, match=r"Hopper-v5 needs a package that is not installed: pip install 'iterq\[mujoco\]'$"):
+        make("sac", "Hopper-v5")
+
+
+def test_a_simulator_that_breaks_down_stops_the_run_in_one_line():
+    class Broken(Regulator):
+        def step(self, action):
+            obs, *rest = super().step(action)
+            self.count = getattr(self, "count", 0) + 1
+            return (obs if self.count < 60 else np.full_like(obs, np.nan)), *rest
+
+    fields = {"features": (8, 8), "batch_size": 8, "learning_starts": 20, "buffer_size": 100, "log_every": 10, "eval_every": 0}
+    model = make("i-sac", Broken, K=2, checkpoint_every=0, **fields)
+    with contextlib.closing(model), pytest.raises(Refusal, match="the loss of seed 0 was not finite at step"):
+        model.learn(400)

@@ -12,6 +12,8 @@ from gymnasium import spaces
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 
+EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "pygame": "video"}  # what Gymnasium says is missing, and the extra that brings it
+
 
 class HostEnv(NamedTuple):
     """A kind of environment: as many copies of it as are asked for."""
@@ -60,7 +62,9 @@ def _make(name: str) -> Any:
     try:
         return gymnasium.make(name, disable_env_checker=True)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise Refusal(f"{name} needs a package that is not installed: {error}") from error
+        extra = next((extra for word, extra in EXTRAS.items() if word in str(error).lower()), "")
+        hint = f"pip install 'iterq[{extra}]'" if extra else str(error)
+        raise Refusal(f"{name} needs a package that is not installed: {hint}") from error
     except Exception as error:  # the environment's own, too
         raise Refusal(f"cannot make the environment {name!r}: {error}") from error
 

@@ -18,11 +18,12 @@ from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, prese
 def train(argv: list[str]) -> int:
     """`iterq train ALGORITHM …`"""
     if not argv or argv[0] in ("--help", "-h"):
-        print("usage: iterq train ALGORITHM --env ID …; iterq train ALGORITHM --help shows every option")
+        print("usage: iterq train ALGORITHM --env ID[,ID…] [--processes N] …; iterq train ALGORITHM --help shows every option")
         print("algorithms:", ", ".join(ALGORITHMS))
         print("variants:", ", ".join(VARIANTS))
         return 0
     algorithm = among(argv[0], NAMED, "algorithm")
+    argv, processes = taken(argv, "--processes")
     words = renamed(argv[1:])
     preset = last_of(words, "--preset") or preset_for(algorithm, (last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
@@ -35,12 +36,23 @@ def train(argv: list[str]) -> int:
     runs = {out: config} if len(envs) == 1 else {out / folder_of(env): dataclasses.replace(config, env=env) for env in envs}
     if len(runs) < len(envs):
         raise Refusal(f"--env {config.env} names an environment twice")
-    return report(go_on(runs, new=True), options.json)
+    return report(go_on(runs, new=True, processes=processes), options.json)
 
 
 def folder_of(env: str) -> str:
     """Where the run of one of several environments goes: `Pong` for every id of that game."""
     return game_of(env) or env.replace("/", "-").replace(":", "-")
+
+
+def taken(words: list[str], option: str) -> tuple[list[str], int]:
+    """The words without `option COUNT`, and the count, 1 if it is not there."""
+    said = last_of(words, option)
+    if said is None:
+        return words, 1
+    if not said.isdigit() or int(said) < 1:
+        raise Refusal(f"{option} must be at least 1, got {said}")
+    rest = [word for i, word in enumerate(words) if not word.startswith(option) and (i == 0 or words[i - 1] != option)]
+    return rest, int(said)
 
 
 def last_of(words: list[str], option: str) -> str | None:
@@ -52,7 +64,7 @@ def last_of(words: list[str], option: str) -> str | None:
 
 def resume(argv: list[str]) -> int:
     """`iterq resume RUN`"""
-    options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0)}, "RUN")
+    options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0), "processes": (int, 1)}, "RUN")
     from iterq.store import CONFIG, read_config
 
     root = Path(options["RUN"])
@@ -60,18 +72,25 @@ def resume(argv: list[str]) -> int:
     runs = {folder: read_config(folder) for folder in several or [root]}
     if total := options["total_timesteps"]:
         runs = {folder: dataclasses.replace(config, total_timesteps=total) for folder, config in runs.items()}
-    return report(go_on(runs, new=False), options["json"])
+    return report(go_on(runs, new=False, processes=max(options["processes"], 1)), options["json"])
 
 
-def go_on(runs: dict[Path, Config], new: bool) -> list[dict[str, Any]]:
-    """Train in run directories, side by side, each to the end of its configuration, and tell how it went."""
+def go_on(runs: dict[Path, Config], new: bool, processes: int = 1, share_of: int = 1) -> list[dict[str, Any]]:
+    """Train in run directories, side by side, each to the end of its configuration, and tell how it went.
+
+    processes: how many share them; share_of: this is one of so many that do.
+    """
+    if processes > 1 and len(runs) > 1:
+        from iterq.apart import go_on_apart
+
+        return go_on_apart(runs, new, processes)
     from iterq.api import Model
     from iterq.loop import train_all
 
     sessions: dict[Path, Any] = {}
     try:
         for out, config in runs.items():
-            sessions[out] = opened(Model(config, config.env), out, new, len(runs))
+            sessions[out] = opened(Model(config, config.env), out, new, len(runs), share_of)
         if len(runs) == 1:
             summaries = {out: session.train(session.config.total_timesteps) for out, session in sessions.items()}
         else:
@@ -92,14 +111,14 @@ def report(found: list[dict[str, Any]], as_json: bool) -> int:
     return 0
 
 
-def opened(model: Any, out: Path, new: bool, beside: int) -> Any:
-    """The session of `model` in the run directory `out`, one of `beside` in this process."""
+def opened(model: Any, out: Path, new: bool, beside: int, share_of: int = 1) -> Any:
+    """The session of `model` in the run directory `out`, one of `beside` in this process, which is one of `share_of`."""
     from iterq.fleet import fleet, place
     from iterq.loop import Session
     from iterq.store import Run
 
     config = model.config
-    on_host = place(config, model.spec, model.env, beside, say=True)
+    on_host = place(config, model.spec, model.env, beside, share_of, say=True)
     members = fleet(model.agent, model.env, config.seeds, on_host, beside)
     run = Run.create(out, config) if new else Run.open(out)
     for package, (then, now) in run.changed_versions().items():

@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused(tmp_path):
     for words, message in (
         (["--only", "Pnog"], "'Pnog' is no Atari game"),
         (["--preset", "papre"], "unknown preset 'papre'"),
-        (["--epoch", "0"], "--epoch, --at-once and --total-timesteps must be at least 1"),
+        (["--epoch", "0"], "--epoch, --at-once, --processes and --total-timesteps must be at least 1"),
     ):
         with pytest.raises(Refusal, match=message):
             cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import gymnasium
 import imageio_ffmpeg
@@ -293,3 +295,57 @@ def test_a_run_that_goes_on_under_other_versions_says_so(tmp_path, capsys):
     capsys.readouterr()
     assert command("resume", run, "--total-timesteps", 150) == 0
     assert f"this run began with jax 0.0.1; with {stated['jax']} its numbers may go on differently" in capsys.readouterr().err
+
+
+def contents(folder):
+    """All files of a run that must not depend on how it was trained."""
+    names = ("config.json", "episodes.csv", "metrics.jsonl")
+    timed = {"time/fps", "time/time_elapsed"}
+    found = {name: (folder / name).read_text().splitlines() for name in names}
+    found["episodes.csv"] = [line.rsplit(",", 1)[0] for line in found["episodes.csv"]]
+    found["metrics.jsonl"] = [{k: v for k, v in json.loads(line).items() if k not in timed} for line in found["metrics.jsonl"]]
+    states = {path.name: path.read_bytes() for path in sorted(folder.glob("checkpoint/*/seed-*"))}
+    return found, states
+
+
+def test_runs_in_several_processes_are_the_same_runs(tmp_path, capsys, monkeypatch, programs):
+    for name, value in programs.items():
+        monkeypatch.setenv(name, value)
+    words = ["train", "i-dqn", "--env", "jax/Chain,jax/Catch,CartPole-v1", "--K", "2", *TINY, "--out"]
+    together = printed(capsys, *words, tmp_path / "a")
+    apart = printed(capsys, *words, tmp_path / "b", "--processes", "2")
+    assert [row["env"] for row in apart] == [row["env"] for row in together] == ["jax/Chain", "jax/Catch", "CartPole-v1"]
+    for name in ("jax-Chain", "jax-Catch", "CartPole-v1"):
+        assert contents(tmp_path / "a" / name) == contents(tmp_path / "b" / name)
+    further = printed(capsys, "resume", tmp_path / "b", "--total-timesteps", "400", "--processes", "3")
+    assert [row["steps"] for row in further] == [400] * 3
+    with pytest.raises(Refusal, match="already holds a run"):  # of another process, told by this one
+        command(*words, tmp_path / "b", "--processes", "2")
+    with pytest.raises(Refusal, match="--processes must be at least 1, got none"):
+        command(*words, tmp_path / "c", "--processes", "none")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_all_processes_with_a_checkpoint(number, tmp_path, programs):
+    words = [
+        "train",
+        "dqn",
+        "--env",
+        "jax/Chain,jax/Catch",
+        *TINY,
+        "--total-timesteps",
+        "100000000",
+        "--processes",
+        "2",
+        "--out",
+        tmp_path / "run",
+    ]
+    environment = {**os.environ, **programs, "PYTHONPATH": os.getcwd()}
+    process = subprocess.Popen([sys.executable, "-m", "iterq.cli", *map(str, words)], stdout=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "run").glob("*/checkpoint/step-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert said.count("stopped at step") == 2

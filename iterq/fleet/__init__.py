@@ -28,15 +28,15 @@ def fleet(agent: Agent, env: Any, seeds: Sequence[int], on_host: bool = False, b
     return Stepped(agent, env, seeds, on_host, beside)
 
 
-def place(config: Config, spec: Spec, env: Any, beside: int = 1, say: bool = False) -> bool:
+def place(config: Config, spec: Spec, env: Any, beside: int = 1, share_of: int = 1, say: bool = False) -> bool:
     """Whether experience goes to the host's memory; says what it takes, and refuses what no memory here can hold.
 
-    beside: how many fleets like this one share the memory.
+    beside: how many fleets like this one share the memory of this process; share_of: how many processes share that of the host.
     """
     memory = Memory(record(spec), config.buffer_size, prioritised=config.prioritised)
     size = nbytes(memory) * len(config.seeds)
     device = jax.devices()[0]
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // beside
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (beside * share_of)
     limit = (device.memory_stats() or {}).get("bytes_limit", host * beside) // beside
     share = SHARE if device.platform == "cpu" else DEVICE_SHARE
     # Where the device is the host, the host writes and reads faster.

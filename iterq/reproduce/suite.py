@@ -49,14 +49,16 @@ class Config:
     """Transitions per gradient step."""
     at_once: int = 1
     """Tasks that are trained side by side; their replays share the memory."""
+    processes: int = 1
+    """Processes that share them."""
     runs: Path = Path("runs") / "suite"
     """Where run directories are kept, and found again."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise Refusal(f"unknown preset {self.preset!r}; known: {', '.join(PRESETS)}")
-        if min(self.epoch, self.at_once, self.total_timesteps) < 1 or self.at_most < 0:
-            raise Refusal("--epoch, --at-once and --total-timesteps must be at least 1, --at-most at least 0")
+        if min(self.epoch, self.at_once, self.processes, self.total_timesteps) < 1 or self.at_most < 0:
+            raise Refusal("--epoch, --at-once, --processes and --total-timesteps must be at least 1, --at-most at least 0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,7 @@ class Experiment:
             batch = todo[i : i + config.at_once]
             for new in (True, False):
                 chosen = {folder: runs[folder] for folder in batch if (folder / CONFIG).exists() != new}
-                if chosen and not all(row["finished"] for row in go_on(chosen, new)):
+                if chosen and not all(row["finished"] for row in go_on(chosen, new, config.processes)):
                     raise Refusal(f"stopped; the same command goes on from the runs in {config.runs}")
         return [(self.read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)) for folder in runs]
 

@@ -1,0 +1,92 @@
+"""Runs in several processes, each with a share of them: one Python thread serves the environments of a process, and this gives them more.
+
+A process is told by its standard input what to do, and says on its standard output, as JSON, how it went. On a GPU they take turns unless
+NVIDIA's multi-process service is on (`nvidia-cuda-mps-control -d`).
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from iterq.config import Config
+from iterq.errors import Refusal
+
+FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
+
+
+def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dict[str, Any]]:
+    """`runs.go_on` with a share of the runs in each of `processes`. If one fails, the others come to rest before that is raised."""
+    from iterq.loop import stopping
+
+    names = list(runs)
+    shares = [names[i::processes] for i in range(min(processes, len(names)))]
+    environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}
+    with stopping() as stop:
+        children = [_start(runs, share, new, len(shares), environment) for share in shares]
+        told: set[subprocess.Popen] = set()
+        while any(child.poll() is None for child in children):
+            failed = any(child.poll() for child in children)
+            for child in children:
+                if (stop() or failed) and child.poll() is None and child not in told:
+                    child.send_signal(signal.SIGTERM)
+                    told.add(child)
+            time.sleep(0.05)
+    found: dict[str, dict[str, Any]] = {}
+    for child, said in [(child, child.communicate()[0]) for child in children]:
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            raise Refusal(f"a process that trained {len(runs)} runs together with others has died (exit code {child.returncode})") from None
+        if "refused" in answer:
+            raise Refusal(answer["refused"])
+        found |= {row["run"]: row for row in answer["rows"]}
+    return [found[str(out)] for out in runs]
+
+
+def _start(runs: dict[Path, Config], share: list[Path], new: bool, processes: int, environment: dict[str, str]) -> subprocess.Popen:
+    order = {"new": new, "processes": processes, "runs": {str(out): dataclasses.asdict(runs[out]) for out in share}}
+    # In a session of its own: Ctrl-C comes to this process alone, which passes it on once.
+    command = [sys.executable, "-m", "iterq.apart"]
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=os.getcwd()
+    )
+    assert child.stdin
+    child.stdin.write(json.dumps(order))
+    child.stdin.close()
+    child.stdin = None  # or `communicate` would flush it once more
+    return child
+
+
+def _outlive_nobody(parent: int) -> None:
+    """Stop, with a checkpoint, when the process that has started this one is gone."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    """The other side."""
+    from iterq.runs import go_on
+    from iterq.store import config_from
+
+    order = json.load(sys.stdin)
+    threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+    try:
+        rows = go_on({Path(out): config_from(fields) for out, fields in order["runs"].items()}, order["new"], share_of=order["processes"])
+        answer, code = {"rows": rows}, 0
+    except Refusal as error:
+        answer, code = {"refused": str(error)}, 2
+    print(json.dumps(answer), flush=True)
+    os._exit(code)  # see cli.main
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")
+    main()

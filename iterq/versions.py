@@ -3,17 +3,20 @@
 import importlib.metadata
 import platform
 
+import jax
+
 import iterq
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "gymnasium")
 
 
 def versions() -> dict[str, str]:
-    """Of iterq, Python and the packages that matter, as far as they are installed."""
+    """Of iterq, Python and the packages that matter, as far as they are installed, and what they run on."""
     found = {}
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"iterq": iterq.__version__, "python": platform.python_version(), **found, "machine": platform.machine()}
+    machine = {"machine": platform.machine(), "device": jax.devices()[0].device_kind}
+    return {"iterq": iterq.__version__, "python": platform.python_version(), **found, **machine}

@@ -4,6 +4,7 @@ import csv
 import fcntl
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -62,6 +63,15 @@ def test_runs_become_a_page_tables_and_figures(tmp_path, capsys):
     assert set(found["files"]) == {path.name for path in (tmp_path / "out").iterdir()}
     assert "i-dqn K=5" in (tmp_path / "out" / "report.html").read_text()
     assert len(rows_of(tmp_path / "out" / "curves.csv")) == 2 * 5 * 100
+    # An episode every 10 steps takes a tenth of a second, and points are 10 steps apart.
+    assert float(rows_of(tmp_path / "out" / "hours.csv")[99]["hours"]) == pytest.approx(10 / 3600)
+    shown = json.loads(
+        re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", (tmp_path / "out" / "report.html").read_text(), re.S)[1]
+    )
+    for row in rows_of(tmp_path / "out" / "tasks.csv"):
+        drawn = shown["curves"][row["label"]][row["task"]]
+        at = drawn["steps"].index(float(row["step"]))
+        assert [float(row[name]) for name in ("value", "low", "high")] == [drawn[name][at] for name in ("value", "low", "high")]
     assert rows_of(tmp_path / "out" / "final.csv")[0]["status"] == "finished"
     beats = {(row["a"], row["b"]): row["value"] for row in found["improvement"]}
     assert beats == {("i-dqn K=5", "i-dqn K=1"): 1.0, ("i-dqn K=1", "i-dqn K=5"): 0.0}
@@ -163,6 +173,13 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
     assert "versions.json cannot be read" in text
     assert found.curves["dqn"]["CartPole-v1"].values.shape == (2, 100)
     assert "1 lines of metrics.jsonl" in " ".join(compare([run], metric="eval").warnings)
+
+
+def test_one_seed_alone_is_reported_with_a_warning(tmp_path, capsys):
+    make_run(tmp_path / "run", seeds=(7,))
+    found = told(capsys, tmp_path / "run", "--out", tmp_path / "out")
+    assert found["warnings"] == ["few seeds: as few as 1 (dqn); intervals are not to be trusted"]
+    assert found["summary"][0]["iqm"] == {"value": 107.0, "low": 107.0, "high": 107.0}
 
 
 def test_what_is_no_run_is_refused_in_one_line(tmp_path):

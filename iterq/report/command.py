@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-from iterq.report.compare import Comparison, aggregates, compare, improvements, numbers, plain, profiles, summary
+from iterq.report.compare import Comparison, aggregates, compare, hours, improvements, numbers, plain, profiles, summary
 from iterq.report.scores import RETURN, differing, shown
 from iterq.report.stats import estimate, optimality_gap
 from iterq.store import staged, write_json
@@ -82,9 +82,12 @@ def render(c: Comparison, out: Path, title: str) -> dict[str, Any]:
             figures.draw_panels(folder, "aggregate", {f"{len(c.tasks)} tasks": curves}, [f"IQM, {c.unit}"])
         by_task = {task: {label: (x[task].steps, _iqm(x[task].values)) for label, x in c.curves.items() if task in x} for task in c.tasks}
         figures.draw_panels(folder, "tasks", by_task, [c.metric] * len(by_task))
-        timed = {label: (x.seconds / 3600, _iqm(x.values)) for label, found in c.curves.items() for x in found.values() if len(found) == 1}
-        if len(c.tasks) == 1 and timed and all(np.isfinite(x).all() for x, _ in timed.values()):
-            figures.draw_panels(folder, "hours", {c.tasks[0]: timed}, [c.metric], "hours of training")
+        timed = {label: (x, found) for label, (_, found) in curves.items() if (x := hours(c, label)) is not None}
+        if timed:
+            title = f"{len(c.tasks)} tasks" if len(c.tasks) > 1 else c.tasks[0]
+            figures.draw_panels(folder, "hours", {title: timed}, [f"IQM, {c.unit}"], "hours of training")
+            rows = [(label, *row) for label, (x, found) in timed.items() for row in zip(x, *found, strict=True)]
+            _csv(folder / "hours.csv", ("label", "hours", "value", "low", "high"), rows)
         if found:
             figures.draw_profile(folder, *found, c.unit)
             figures.draw_summary(folder, document["summary"], c.unit)

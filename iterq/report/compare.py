@@ -204,6 +204,13 @@ def aggregates(c: Comparison) -> dict[str, tuple[np.ndarray, Estimate]]:
     return {label: (common[0], estimate(common[1])) for label in c.curves if len((common := c.common(label))[0])}
 
 
+def hours(c: Comparison, label: str) -> np.ndarray | None:
+    """(points,) of training until the points of `aggregates`, a mean over tasks and agents; None where that is not known."""
+    steps = c.common(label)[0]
+    found = np.mean([curve.seconds[: len(steps)] for curve in c.curves[label].values()], 0) / 3600
+    return found if len(found) and np.isfinite(found).all() else None
+
+
 def summary(c: Comparison) -> list[dict[str, Any]]:
     """One row per method: aggregates of the last points, the area under the curve, and when it came to where the baseline ended."""
     rows, level = [], None
@@ -223,9 +230,9 @@ def summary(c: Comparison) -> list[dict[str, Any]]:
             row["auc"] = numbers(estimate([area(steps, x) for x in found]))
             if level is not None:
                 value = curves[label][1].value
-                hours = np.mean([curve.seconds[: len(steps)] for curve in c.curves[label].values()], 0) / 3600
                 row["steps_to_baseline"] = first_reaching(steps, value, level)
-                row["hours_to_baseline"] = first_reaching(hours, value, level) if np.isfinite(hours).all() else None
+                if (passed := hours(c, label)) is not None:
+                    row["hours_to_baseline"] = first_reaching(passed, value, level)
         rows.append(row)
     return rows
 

@@ -12,7 +12,7 @@ import pytest
 from iterq import cli
 from iterq.epochs import epochs
 from iterq.errors import Refusal
-from iterq.report.compare import compare, summary
+from iterq.report.compare import aggregates, compare, summary
 from iterq.report.scores import curve, point_width, read_run, task_of
 
 RNG = np.random.default_rng(3)
@@ -106,12 +106,12 @@ def test_atari_is_normalised_by_humans_and_others_by_a_baseline(tmp_path):
     without = compare([tmp_path / "b"])
     assert without.unit == ""
     assert any("--baseline" in warning for warning in without.warnings)
-    assert summary(without)[0]["iqm"] is None
+    assert summary(without, aggregates(without))[0]["iqm"] is None
     found = compare([tmp_path / "b"], baseline="sac")
     finals = {label: np.mean([x[:, -1] for x in tasks.values()]) for label, tasks in found.normalised.items()}
     assert finals == pytest.approx({"sac": 1.0, "i-sac": 200.5 / 100.5})
     assert not any("both sides of 0" in warning or "different tasks" in warning for warning in found.warnings)
-    row = next(row for row in summary(found) if row["label"] == "i-sac")
+    row = next(row for row in summary(found, aggregates(found)) if row["label"] == "i-sac")
     # 0.2 n + 1/2 is 100.5 at n = 500, when 5 seconds had passed
     assert row["steps_to_baseline"] == pytest.approx(500)
     assert row["hours_to_baseline"] == pytest.approx(5 / 3600)
@@ -128,7 +128,7 @@ def test_a_baseline_around_zero_and_tasks_of_different_lengths_are_doubted(tmp_p
     assert "sac has gone 500 to 1,000 steps on different tasks" in text
     assert "Hopper-v5: scores" not in text
     # The last points are those of every task, the curve goes as far as all of them.
-    assert summary(found)[0]["mean"]["value"] == pytest.approx(1.0)
+    assert summary(found, aggregates(found))[0]["mean"]["value"] == pytest.approx(1.0)
     assert len(found.common("sac")[0]) == 50
 
 

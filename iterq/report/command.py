@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-from iterq.report.compare import Comparison, aggregates, compare, hours, improvements, numbers, plain, profiles, summary
+from iterq.report.compare import Comparison, Curve, Findings, compare, findings, hours, improvements, numbers, plain, summary
 from iterq.report.scores import RETURN, differing, shown
-from iterq.report.stats import estimate, optimality_gap
+from iterq.report.stats import Estimate, estimate, optimality_gap
 from iterq.store import staged, write_json
 
 PAGE = "report.html"
@@ -75,12 +75,12 @@ def render(c: Comparison, out: Path, title: str) -> dict[str, Any]:
     from iterq.report import figures
     from iterq.report.page import page
 
-    document = described(c, title)
+    drawn = findings(c)
+    curves, by_task, found = drawn
+    document = described(c, title, drawn)
     with staged(out) as folder:
-        curves, found = aggregates(c), profiles(c)
         if curves and len(c.tasks) > 1:
             figures.draw_panels(folder, "aggregate", {f"{len(c.tasks)} tasks": curves}, [f"IQM, {c.unit}"])
-        by_task = {task: {label: (x[task].steps, _iqm(x[task].values)) for label, x in c.curves.items() if task in x} for task in c.tasks}
         figures.draw_panels(folder, "tasks", by_task, [c.metric] * len(by_task))
         timed = {label: (x, found) for label, (_, found) in curves.items() if (x := hours(c, label)) is not None}
         if timed:
@@ -103,13 +103,9 @@ def render(c: Comparison, out: Path, title: str) -> dict[str, Any]:
     return result | {"out": str(out)}
 
 
-def _iqm(values: np.ndarray) -> Any:
-    return estimate([values])
-
-
-def described(c: Comparison, title: str) -> dict[str, Any]:
+def described(c: Comparison, title: str, drawn: Findings) -> dict[str, Any]:
     """All that the page shows, in plain values."""
-    found, curves = profiles(c), aggregates(c)
+    curves, by_task, found = drawn
     configs = {label: next((s.config for s in c.sources if s.label == label and s.config), {}) for label in c.curves}
     fields = differing([config for config in configs.values() if config])
     return {
@@ -120,9 +116,9 @@ def described(c: Comparison, title: str) -> dict[str, Any]:
         "labels": list(c.curves),
         "tasks": c.tasks,
         "aggregate": {label: {"steps": plain(steps), **(numbers(e) or {})} for label, (steps, e) in curves.items()} or None,
-        "curves": {label: {task: _drawn(curve) for task, curve in x.items()} for label, x in c.curves.items()},
+        "curves": {label: {task: _plain_curve(x[task], by_task[task][label][1]) for task in x} for label, x in c.curves.items()},
         "profile": {"taus": plain(found[0]), "curves": {label: numbers(e) for label, e in found[1].items()}} if found else None,
-        "summary": summary(c),
+        "summary": summary(c, curves),
         "baseline": c.baseline or None,
         "improvement": improvements(c),
         "final": list(finals(c)),
@@ -133,9 +129,8 @@ def described(c: Comparison, title: str) -> dict[str, Any]:
     }
 
 
-def _drawn(curve: Any) -> dict[str, Any]:
-    seeds = dict(zip(curve.seeds, plain(curve.values), strict=True))
-    return {"steps": plain(curve.steps), **(numbers(estimate([curve.values])) or {}), "seeds": seeds}
+def _plain_curve(curve: Curve, found: Estimate) -> dict[str, Any]:
+    return {"steps": plain(curve.steps), **(numbers(found) or {}), "seeds": dict(zip(curve.seeds, plain(curve.values), strict=True))}
 
 
 def finals(c: Comparison) -> Iterable[dict[str, Any]]:

@@ -197,11 +197,28 @@ def plain(x: Any) -> Any:
     return float(x) if math.isfinite(x) else None
 
 
-def aggregates(c: Comparison) -> dict[str, tuple[np.ndarray, Estimate]]:
+Curves = dict[str, tuple[np.ndarray, Estimate]]  # label: steps, and what was found there
+
+
+def aggregates(c: Comparison) -> Curves:
     """By method: steps, and the IQM over tasks and agents along them."""
     if not c.unit:
         return {}
     return {label: (common[0], estimate(common[1])) for label in c.curves if len((common := c.common(label))[0])}
+
+
+class Findings(NamedTuple):
+    """What is drawn, found once for figures, tables and page."""
+
+    over_tasks: Curves  # empty: tasks cannot be compared
+    by_task: dict[str, Curves]
+    profile: tuple[np.ndarray, dict[str, Estimate]] | None
+
+
+def findings(c: Comparison) -> Findings:
+    """Of a comparison."""
+    by_task = {task: {label: (x[task].steps, estimate([x[task].values])) for label, x in c.curves.items() if task in x} for task in c.tasks}
+    return Findings(aggregates(c), by_task, profiles(c))
 
 
 def hours(c: Comparison, label: str) -> np.ndarray | None:
@@ -211,10 +228,12 @@ def hours(c: Comparison, label: str) -> np.ndarray | None:
     return found if len(found) and np.isfinite(found).all() else None
 
 
-def summary(c: Comparison) -> list[dict[str, Any]]:
-    """One row per method: aggregates of the last points, the area under the curve, and when it came to where the baseline ended."""
+def summary(c: Comparison, curves: Curves) -> list[dict[str, Any]]:
+    """One row per method: aggregates of the last points, the area under the curve, and when it came to where the baseline ended.
+
+    curves: those over all tasks.
+    """
     rows, level = [], None
-    curves = aggregates(c)
     if c.baseline and c.baseline in curves:
         level = float(curves[c.baseline][1].value[-1])
     for label in c.curves:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 RESAMPLES, LEVEL, SEED = 2_000, 0.95, 0
+BLOCK = 1 << 18  # numbers that are resampled at once: few enough for a cache
 
 Scores = Sequence[np.ndarray]  # per task: (runs, …)
 Aggregate = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (…, all runs), (tasks,) numbers of runs -> (…)
@@ -72,8 +73,11 @@ def estimate(scores: Scores, aggregate: Aggregate = iqm, resamples: int = RESAMP
     sizes = np.array([len(x) for x in scores])
     runs = np.moveaxis(np.concatenate(scores), 0, -1)  # (…, all runs)
     at = draws(tuple(sizes.tolist()), resamples, seed)
-    ends = [interval(aggregate(row[at], sizes)) for row in runs.reshape(-1, runs.shape[-1])]
-    low, high = (np.reshape([end[i] for end in ends], runs.shape[:-1]) for i in range(2))
+    points = runs.reshape(-1, runs.shape[-1])
+    several = max(1, BLOCK // at.size)
+    blocks = [points[i : i + several] for i in range(0, len(points), several)]
+    ends = [interval(np.moveaxis(aggregate(block[:, at], sizes), 1, 0)) for block in blocks]
+    low, high = (np.concatenate([end[i] for end in ends]).reshape(runs.shape[:-1]) for i in range(2))
     return Estimate(aggregate(runs, sizes), low, high)
 
 

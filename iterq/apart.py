@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from iterq.config import Config
 from iterq.errors import Refusal
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
 
 
@@ -29,7 +30,10 @@ def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dic
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
     environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}
     with stopping() as stop:
+        # What comes before a process can listen waits until it does.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         children = [_start(runs, share, new, len(shares), environment) for share in shares]
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         told: set[subprocess.Popen] = set()
         while any(child.poll() is None for child in children):
             failed = any(child.poll() for child in children)
@@ -64,6 +68,10 @@ def _start(runs: dict[Path, Config], share: list[Path], new: bool, processes: in
     return child
 
 
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def _outlive_nobody(parent: int) -> None:
     """Stop, with a checkpoint, when the process that has started this one is gone."""
     while os.getppid() == parent:
@@ -77,12 +85,17 @@ def main() -> None:
     from iterq.store import config_from
 
     order = json.load(sys.stdin)
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
     threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         rows = go_on({Path(out): config_from(fields) for out, fields in order["runs"].items()}, order["new"], share_of=order["processes"])
         answer, code = {"rows": rows}, 0
     except Refusal as error:
         answer, code = {"refused": str(error)}, 2
+    except KeyboardInterrupt:
+        answer, code = {"refused": "interrupted before training had begun"}, 2
     print(json.dumps(answer), flush=True)
     os._exit(code)  # see cli.main
 

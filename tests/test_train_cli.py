@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import gymnasium
 import imageio_ffmpeg
@@ -343,9 +344,22 @@ def test_a_signal_stops_all_processes_with_a_checkpoint(number, tmp_path, progra
     environment = {**os.environ, **programs, "PYTHONPATH": os.getcwd()}
     process = subprocess.Popen([sys.executable, "-m", "iterq.cli", *map(str, words)], stdout=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 120
-    while len(list((tmp_path / "run").glob("*/checkpoint/step-*"))) < 2 and time.monotonic() < deadline:
+    while len({path.parents[1] for path in (tmp_path / "run").glob("*/checkpoint/step-*")}) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.count("stopped at step") == 2
+
+
+def test_a_signal_before_training_has_begun_is_one_line(tmp_path):
+    words = ["train", "dqn", "--env", "jax/Chain,jax/Catch", *TINY, "--processes", "2", "--out", tmp_path / "run"]
+    command = [sys.executable, "-m", "iterq.cli", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            time.sleep(0.01)
+        process.terminate()
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 2
+    assert [line for line in said.splitlines() if line.startswith("iterq: ")] == ["iterq: interrupted before training had begun"]

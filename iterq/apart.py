@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from iterq.config import Config
 from iterq.errors import Refusal
+from iterq.stopping import stopping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
@@ -24,8 +25,6 @@ FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a proces
 
 def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dict[str, Any]]:
     """`runs.go_on` with a share of the runs in each of `processes`. If one fails, the others come to rest before that is raised."""
-    from iterq.loop import stopping
-
     names = list(runs)
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
     environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}

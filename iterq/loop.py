@@ -5,9 +5,7 @@ checkpoint at step n everything up to n is on the disk; whatever came after it i
 """
 
 import contextlib
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet
 from iterq.fleet.base import wide
 from iterq.progress import progress
+from iterq.stopping import stopping
 from iterq.store import Run, config_hash
 from iterq.track import Tracker
 
@@ -230,24 +229,3 @@ def epsilon(config: Config, n: int) -> float:
 def bar_of(fleet: Fleet, steps: int, shown: bool) -> Any:
     """A progress bar over the steps of all agents."""
     return progress("training", max(steps, 1) * len(fleet.seeds), "steps") if shown else contextlib.nullcontext(lambda _: None)
-
-
-@contextlib.contextmanager
-def stopping() -> Iterator[Callable[[], bool]]:
-    """A function that says whether SIGINT or SIGTERM has come; a second one interrupts at once."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

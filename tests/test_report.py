@@ -12,7 +12,8 @@ import pytest
 from iterq import cli
 from iterq.epochs import epochs
 from iterq.errors import Refusal
-from iterq.report.compare import aggregates, compare, summary
+from iterq.report.compare import compare
+from iterq.report.findings import aggregates, summary
 from iterq.report.scores import curve, point_width, read_run, task_of
 
 RNG = np.random.default_rng(3)

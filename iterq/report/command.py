@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-from iterq.report.compare import Comparison, Curve, Findings, compare, findings, hours, improvements, numbers, plain, summary
-from iterq.report.scores import RETURN, differing, shown
+from iterq.report.compare import Comparison, Curve, compare
+from iterq.report.findings import Findings, findings, hours, improvements, numbers, plain, summary
+from iterq.report.labels import differing, shown
+from iterq.report.scores import RETURN
 from iterq.report.stats import Estimate, estimate, optimality_gap
 from iterq.store import staged, write_json
 

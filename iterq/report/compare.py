@@ -1,10 +1,8 @@
-"""Methods compared on tasks: curves of all agents on common points, made comparable between tasks, and what the statistics say of them."""
+"""Methods compared on tasks: curves of all agents on common points, made comparable between tasks. See `findings.py` for what they say."""
 
-import itertools
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +10,10 @@ from iterq.errors import Refusal
 from iterq.games import references
 from iterq.report import scores as logs
 from iterq.report.foreign import is_foreign, read_foreign
+from iterq.report.labels import labelled
 from iterq.report.scores import EVALUATION, RETURN, Source, normaliser
-from iterq.report.stats import AGGREGATES, Estimate, area, estimate, first_reaching, probability_of_improvement, profile
 
 FEW = 5  # fewer seeds than this are worth a warning
-TAUS = 51  # points of a profile
 
 
 class Curve(NamedTuple):
@@ -76,7 +73,7 @@ def collected(paths: Sequence[Path], metric: str) -> tuple[list[Source], list[st
 def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", group: tuple[str, ...] = (), epoch: int = 0) -> Comparison:
     """Read everything at `paths`. epoch: steps between points; 0: 250 000 for Atari, else a round number that gives about a hundred."""
     sources, warnings = collected(paths, metric)
-    sources = logs.labelled(sources, group)
+    sources = labelled(sources, group)
     on_atari = all(source.task in references() for source in sources)
     longest = max((float(log.steps[-1]) for source in sources for log in source.logs if log.steps.size), default=0)
     by_epochs = epoch > 0 or (on_atari and longest >= logs.EPOCH)
@@ -183,94 +180,3 @@ def _doubts(curves: dict[str, dict[str, Curve]], baseline: str) -> list[str]:
                 f"{label} has gone {min(ends):,} to {max(ends):,} steps on different tasks: its curve over all of them ends at the least"
             )
     return found
-
-
-def numbers(found: Estimate | None) -> dict[str, Any] | None:
-    """For JSON."""
-    return None if found is None else {name: plain(x) for name, x in found._asdict().items()}
-
-
-def plain(x: Any) -> Any:
-    """Numbers and lists of them, with None for what JSON cannot write."""
-    if isinstance(x, np.ndarray) and x.ndim:
-        return [plain(y) for y in x]
-    return float(x) if math.isfinite(x) else None
-
-
-Curves = dict[str, tuple[np.ndarray, Estimate]]  # label: steps, and what was found there
-
-
-def aggregates(c: Comparison) -> Curves:
-    """By method: steps, and the IQM over tasks and agents along them."""
-    if not c.unit:
-        return {}
-    return {label: (common[0], estimate(common[1])) for label in c.curves if len((common := c.common(label))[0])}
-
-
-class Findings(NamedTuple):
-    """What is drawn, found once for figures, tables and page."""
-
-    over_tasks: Curves  # empty: tasks cannot be compared
-    by_task: dict[str, Curves]
-    profile: tuple[np.ndarray, dict[str, Estimate]] | None
-
-
-def findings(c: Comparison) -> Findings:
-    """Of a comparison."""
-    by_task = {task: {label: (x[task].steps, estimate([x[task].values])) for label, x in c.curves.items() if task in x} for task in c.tasks}
-    return Findings(aggregates(c), by_task, profiles(c))
-
-
-def hours(c: Comparison, label: str) -> np.ndarray | None:
-    """(points,) of training until the points of `aggregates`, a mean over tasks and agents; None where that is not known."""
-    steps = c.common(label)[0]
-    found = np.mean([curve.seconds[: len(steps)] for curve in c.curves[label].values()], 0) / 3600
-    return found if len(found) and np.isfinite(found).all() else None
-
-
-def summary(c: Comparison, curves: Curves) -> list[dict[str, Any]]:
-    """One row per method: aggregates of the last points, the area under the curve, and when it came to where the baseline ended.
-
-    curves: those over all tasks.
-    """
-    rows, level = [], None
-    if c.baseline and c.baseline in curves:
-        level = float(curves[c.baseline][1].value[-1])
-    for label in c.curves:
-        row: dict[str, Any] = {"label": label, "runs": sum(len(curve.seeds) for curve in c.curves[label].values())}
-        names = (*AGGREGATES, "auc", "steps_to_baseline", "hours_to_baseline")
-        row |= dict.fromkeys(names)
-        if label in curves:
-            steps, found = c.common(label)
-            finals = [x[:, -1] for x in c.normalised[label].values()]
-            for name, aggregate in AGGREGATES.items():
-                if name != "optimality_gap" or c.scaled:  # which asks for a scale on which 1 is enough
-                    row[name] = numbers(estimate(finals, aggregate))
-            row["auc"] = numbers(estimate([area(steps, x) for x in found]))
-            if level is not None:
-                value = curves[label][1].value
-                row["steps_to_baseline"] = first_reaching(steps, value, level)
-                if (passed := hours(c, label)) is not None:
-                    row["hours_to_baseline"] = first_reaching(passed, value, level)
-        rows.append(row)
-    return rows
-
-
-def improvements(c: Comparison) -> list[dict[str, Any]]:
-    """For every pair of methods: the chance that a run of one beats one of the other, on the tasks that both are on."""
-    found = []
-    for a, b in itertools.permutations(c.curves, 2):
-        if both := [task for task in c.curves[a] if task in c.curves[b]]:
-            x, y = ([c.curves[label][task].values[:, -1] for task in both] for label in (a, b))
-            found.append({"a": a, "b": b, **(numbers(probability_of_improvement(x, y)) or {})})
-    return found
-
-
-def profiles(c: Comparison) -> tuple[np.ndarray, dict[str, Estimate]] | None:
-    """Performance profiles of the last points."""
-    if not c.unit or not c.curves:
-        return None
-    finals = {label: [x[:, -1] for x in found.values()] for label, found in c.normalised.items()}
-    every = np.concatenate([x for found in finals.values() for x in found])
-    taus = np.linspace(min(every.min(), 0), every.max(), TAUS)
-    return taus, {label: profile(found, taus) for label, found in finals.items()}

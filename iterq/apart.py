@@ -80,10 +80,12 @@ def _outlive_nobody(parent: int) -> None:
 
 def main() -> None:
     """The other side."""
+    from iterq.envs.workers import Workers
     from iterq.runs import go_on
     from iterq.store import config_from
 
     order = json.load(sys.stdin)
+    Workers.beside = order["processes"]
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()

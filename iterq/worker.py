@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 STEP, REPLAY = b"s", b"r"
+ACT, REST = -1, -2  # instead of the seed of an episode: take the action, do nothing
 LOOK = 2e-3  # seconds for which a worker keeps looking for the next order before it sleeps now and then
 NAP = 2e-4
 # What the fleet and a worker tell each other through memory: the number of the last order, and of the last that is done.
@@ -27,10 +28,10 @@ DESK = np.dtype([("ordered", "i8"), ("done", "i8"), ("apart", "V48")])  # on cac
 
 
 def slot_of(action: tuple[str, tuple[int, ...]], frame: tuple[str, tuple[int, ...]]) -> np.dtype:
-    """What an environment and its fleet tell each other. `seed` ≥ 0 asks for a reset, otherwise `action` is taken."""
+    """What an environment and its fleet tell each other. `seed` ≥ 0 asks for a reset; see also ACT and REST."""
     told = [("seed", "i8"), ("action", action[0], tuple(action[1]))]
-    answer = [("reward", "f8"), ("terminated", "?"), ("truncated", "?"), ("error", "S200"), ("frame", frame[0], tuple(frame[1]))]
-    return np.dtype([*told, *answer], align=True)
+    answer = [("reward", "f8"), ("terminated", "?"), ("truncated", "?"), ("frame", frame[0], tuple(frame[1]))]
+    return np.dtype([*told, *answer, ("failed", "?"), ("error", "S200")], align=True)
 
 
 def shared(memory: int, slot: np.dtype, count: int) -> tuple[Any, Any]:
@@ -64,8 +65,9 @@ def answer(env: Any, slot: np.void) -> None:
     """Do what `slot` asks for and write into it what comes of it."""
     if slot["seed"] >= 0:
         slot["frame"], slot["reward"], slot["terminated"], slot["truncated"] = env.reset(seed=int(slot["seed"]))[0], 0, False, False
-    else:
-        slot["frame"], slot["reward"], slot["terminated"], slot["truncated"], _ = env.step(action_of(slot))
+    elif slot["seed"] == ACT:
+        slot["frame"], gain, slot["terminated"], slot["truncated"], _ = env.step(action_of(slot))
+        slot["reward"] = float(gain)
 
 
 def replay(env: Any, slot: np.void, actions: np.ndarray) -> None:
@@ -116,7 +118,7 @@ def serve(words: dict[str, Any]) -> None:
             try:
                 task(envs[j - first], slots[j], *more)
             except Exception as error:  # noqa: BLE001, told to the fleet
-                slots[j]["error"] = f"{type(error).__name__}: {error}".encode()[:200]
+                slots[j]["error"], slots[j]["failed"] = f"{type(error).__name__}: {error}".encode()[:200], True
         if order == REPLAY or not words["looking"]:
             os.write(done, b".")
 

@@ -221,7 +221,7 @@ def test_a_dead_emulator_is_named(fleet):
 def test_what_an_emulator_raises_is_told(fleet):
     envs = fleet("Pong", [3, 4])
     envs.reset()
-    with pytest.raises(EnvironmentFailure, match=r"ALE/Pong-v5 raised IndexError: .* at step 1 of seed 3"):
+    with pytest.raises(EnvironmentFailure, match=r"ALE/Pong-v5 raised IndexError at step 1 of seed 3: "):
         envs.step(np.array([17, 0], np.int32), 1)
 
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from iterq.envs import resolve
 from iterq.envs.host import host_env
-from iterq.envs.playing import play
+from iterq.envs.playing import Stage
 from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.errors import Refusal
 
@@ -217,7 +217,7 @@ def test_an_environment_that_answers_nonsense_is_named_with_step_and_seed():
         with pytest.raises(EnvironmentFailure, match=rf"^{kind.__name__} raised \w+ at step 1 of seed 7: "):
             stepped(kind(), 3)
         with pytest.raises(Refusal, match=rf"^{kind.__name__} raised \w+ in evaluation episode 0 of seed 7: "):
-            list(play(host_env(kind), (7,), 1, 1, lambda obs, t: np.zeros((1, 1), int)))
+            list(Stage(host_env(kind), (7,), 1).play(1, lambda obs, t: np.zeros((1, 1), int)))
 
 
 def test_a_step_that_fails_has_not_happened_to_any_agent():
@@ -296,13 +296,14 @@ def test_evaluation_plays_the_same_episodes_every_time():
         seen.append(obs.shape)
         return np.full(obs.shape[:2], t % 2)
 
-    first = list(play(kind, (0, 1), 3, 1, choose))
-    assert first == list(play(kind, (0, 1), 3, 1, choose))
+    stage = Stage(kind, (0, 1), 3)
+    first = list(stage.play(1, choose))
+    assert first == list(stage.play(1, choose))
     assert [j for j, _, _ in first] == [0, 0, 0, 1, 1, 1]
     assert all(total == length for _, total, length in first)
     assert len({length for _, _, length in first}) > 1
     assert set(seen) == {(2, 3, 4)}
-    stacked = list(play(kind, (0, 1), 3, 4, lambda obs, t: np.full(obs.shape[:2], t % 2)))
+    stacked = list(stage.play(4, lambda obs, t: np.full(obs.shape[:2], t % 2)))
     assert stacked == first
 
 
@@ -319,7 +320,7 @@ def test_evaluation_names_the_environment_that_raises_and_closes_them_all():
 
     kind = host_env(Fails)
     with pytest.raises(Refusal, match="Fails raised RuntimeError in evaluation episode 0 of seed 5: out of fuel"):
-        list(play(kind, (5,), 2, 1, lambda obs, t: np.zeros((1, 2), int)))
+        list(Stage(kind, (5,), 2).play(1, lambda obs, t: np.zeros((1, 2), int)))
     assert len(made) == 3
     assert all(env.closed for env in made)
 

@@ -6,6 +6,7 @@ import pytest
 
 from iterq.envs import host, workers
 from iterq.envs.host import host_env
+from iterq.envs.playing import Stage
 from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.envs.workers import Workers
 
@@ -85,6 +86,36 @@ def test_which_environments_run_in_processes(monkeypatch):
         assert type(envs) is expected
         envs.close()
     assert host_env("Pendulum-v1").apart is None
+
+
+@pytest.mark.parametrize("looking", [False, True])
+def test_evaluation_in_processes_that_are_kept_changes_nothing(looking, monkeypatch):
+    many_cores(monkeypatch, looking)
+
+    def choose(obs, t):
+        return np.sin(np.arange(3) + obs[..., :1] * 40 + t)
+
+    apart = host_env("Hopper-v5")
+    here, there = Stage(apart._replace(apart=None), (0, 5), 3), Stage(apart, (0, 5), 3)
+    try:
+        first, second = list(there.play(1, choose)), list(there.play(1, choose))
+        assert there.envs
+        assert [worker.process.poll() for worker in there.envs.workers] == [None] * 6  # waiting at a pipe, since they rest most of the time
+        assert not there.envs.looking
+    finally:
+        there.close()
+    assert first == second == list(here.play(1, choose))
+    assert here.envs is None
+    assert len({length for _, _, length in first}) > 2  # some rest while others play on
+
+
+def test_processes_that_share_a_machine_share_its_cores(monkeypatch):
+    many_cores(monkeypatch, looking=True)
+    monkeypatch.setattr(Workers, "beside", 4)
+    one, other = (Workers(host_env("Hopper-v5"), range(5), TRAINING) for _ in range(2))
+    assert (len(one.workers), one.looking, len(other.workers), other.looking) == (3, True, 3, False)
+    one.close()
+    other.close()
 
 
 def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):

@@ -45,17 +45,8 @@ def test_the_main_experiment_has_the_twenty_games_of_the_paper():
 
 
 def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
-    trained = []
-    go_on = atari.Atari.trained
     monkeypatch.setattr(suite, "steps_per_second", lambda settings: 100.0 * settings.K)
     monkeypatch.setattr(suite, "configure", functools.partial(suite.configure, features=(8,)))  # whatever the network
-
-    def counted(self, label, config, games):
-        found = go_on(self, label, config, games)
-        trained.append(label)
-        return found
-
-    monkeypatch.setattr(atari.Atari, "trained", counted)
     words = [
         "reproduce",
         "atari-targets",
@@ -69,7 +60,14 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
         str(tmp_path / "runs"),
         "--json",
     ]
+    assert cli.command([*words, "--out", str(tmp_path / "one"), "--methods", "without targets"]) == 0
+    assert [path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()] == ["i-dqn-no-targets-Breakout"]
+    (alone,) = (tmp_path / "runs").glob("*/checkpoint/*")
+    written = alone.stat().st_mtime_ns
+    capsys.readouterr()
+
     assert cli.command([*words, "--out", str(tmp_path / "a")]) == 0
+    assert alone.stat().st_mtime_ns == written
     told = capsys.readouterr()
     # 2 methods x 2 tasks x 5 seeds x 50 M steps at 500 steps/s
     assert (
@@ -88,10 +86,10 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     assert cli.command([*words, "--out", str(tmp_path / "b")]) == 0  # everything is there already
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")} == before
     assert (tmp_path / "b" / "curves.csv").read_text() == (tmp_path / "a" / "curves.csv").read_text()
-    assert cli.command([*words, "--out", str(tmp_path / "c"), "--total-timesteps", "300"]) == 0  # the same runs, further
+    further = ["--total-timesteps", "300", "--at-once", "2"]  # the same runs, side by side
+    assert cli.command([*words, "--out", str(tmp_path / "c"), *further]) == 0
     assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()) == folders
     assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint/*")} == {"step-000000000260", "step-000000000300"}
-    assert len(trained) == 6
 
 
 def test_the_rate_of_a_machine_is_measured():
@@ -102,9 +100,12 @@ def test_the_rate_of_a_machine_is_measured():
 def test_what_makes_no_sense_is_refused(tmp_path):
     for words, message in (
         (["--only", "Pnog"], "'Pnog' is no Atari game"),
+        (["--methods", "DQN,i-DQM"], "unknown method 'i-DQM'"),
         (["--preset", "papre"], "unknown preset 'papre'"),
         (["--epoch", "0"], "--epoch, --at-once, --processes and --total-timesteps must be at least 1"),
     ):
         with pytest.raises(Refusal, match=message):
             cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])
+    with pytest.raises(Refusal, match="--methods must name SAC, too: scores are relative to its"):
+        cli.command(["reproduce", "mujoco-main", "--scale", "smoke", "--methods", "i-SAC", "--out", str(tmp_path / "x")])
     assert list(tmp_path.iterdir()) == []

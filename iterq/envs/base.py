@@ -1,6 +1,7 @@
 """What an environment is: pure functions of a single instance, and what an agent must know of it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -47,8 +48,15 @@ class Spec(NamedTuple):
         """What the environment itself calls an agent's action, or a batch of them."""
         if not self.continuous:
             return action + self.first_action
-        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
-        return low + (np.asarray(action, np.float32) + 1) * ((high - low) / 2)
+        low, half = _bounds(self.low, self.high)
+        return low + (np.asarray(action, np.float32) + 1) * half
+
+
+@cache
+def _bounds(low: tuple[float, ...], high: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The lower end and half the width, as arrays."""
+    least, most = np.array(low, np.float32), np.array(high, np.float32)
+    return least, (most - least) / 2
 
 
 def spec(env: PureEnv, states: int | None = None) -> Spec:

@@ -1,52 +1,60 @@
 """Evaluation on host environments."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from iterq.envs.host import HostEnv
-from iterq.envs.stepping import EVALUATION, episode_seed, raised
+from iterq.envs.stepping import EVALUATION, EnvironmentFailure, Episode, HostEnvs
+from iterq.envs.workers import stepping
 from iterq.errors import Refusal
 
 
-def play(kind: HostEnv, seeds: Sequence[int], episodes: int, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[Any]:
-    """Evaluation: (agent, return, length) of `episodes` episodes of every agent, always the same ones, side by side.
+class Stage:
+    """Environments for the same episodes of every agent again and again, all played side by side."""
 
-    choose: (obs (agents, episodes, *obs), t) -> (agents, episodes, …) actions.
-    """
-    envs = [[kind.make() for _ in range(episodes)] for _ in seeds]
-    try:
-        yield from _play(kind, envs, seeds, stack, choose)
-    finally:
-        for env in (env for row in envs for env in row):
-            env.close()
+    def __init__(self, kind: HostEnv, seeds: Sequence[int], episodes: int) -> None:
+        self.kind, self.shape = kind, (len(seeds), episodes)
+        self.seeds, self.numbers = np.repeat(seeds, episodes).tolist(), list(range(episodes)) * len(seeds)
+        self.envs: HostEnvs | None = None
 
+    def play(self, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[tuple[int, float, int]]:
+        """(agent, return, length) of all episodes.
 
-def _play(kind: HostEnv, envs: list[list[Any]], seeds: Sequence[int], stack: int, choose: Callable) -> Iterator[Any]:
-    @contextlib.contextmanager
-    def named(j: int, e: int) -> Iterator[Any]:
+        choose: (obs (agents, episodes, *obs), t) -> (agents, episodes, …) actions.
+        """
+        envs = self.envs = self.envs or stepping(self.kind, self.seeds, EVALUATION, self.numbers)
+        envs.begin_anew()
+        kept = False
         try:
-            yield envs[j][e]
-        except Exception as error:
-            raise Refusal(raised(kind, error, f"in evaluation episode {e} of seed {seeds[j]}")) from error
+            yield from self._play(envs, stack, choose)
+            # Processes take long to start. What they step has no memory of earlier episodes; others might.
+            kept = bool(self.kind.apart)
+        except EnvironmentFailure as error:
+            raise Refusal(str(error)) from error  # the run itself is where it was
+        finally:
+            if not kept:
+                self.close()
 
-    shape = (len(seeds), len(envs[0]))
-    obs = np.zeros((*shape, *kind.spec.shape, stack), kind.spec.dtype)
-    total, length, over = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, bool)
-    for j, e in np.ndindex(shape):
-        with named(j, e) as env:
-            obs[j, e, ..., -1] = env.reset(seed=episode_seed(seeds[j], EVALUATION, e))[0]
-    while not over.all():
-        actions = choose(obs if stack > 1 else obs[..., 0], int(length.max()))
-        for j, e in np.argwhere(~over):
-            with named(j, e) as env:
-                frame, reward, terminated, truncated, _ = env.step(kind.spec.outside(actions[j, e].tolist()))
-                obs[j, e, ..., :-1] = obs[j, e, ..., 1:]
-                obs[j, e, ..., -1] = frame
-                total[j, e] += float(reward)
-                length[j, e] += 1
-                over[j, e] = terminated or truncated
-    for j, e in np.ndindex(shape):
-        yield j, float(total[j, e]), int(length[j, e])
+    def _play(self, envs: HostEnvs, stack: int, choose: Callable) -> Iterator[tuple[int, float, int]]:
+        spec = self.kind.spec
+        found: dict[int, Episode] = {}
+        obs = np.zeros((*self.shape, *spec.shape, stack), spec.dtype)
+        obs[..., -1] = envs.reset().frame.reshape(*self.shape, *spec.shape)
+        t = 0
+        while len(found) < len(self.seeds):
+            actions: Any = choose(obs if stack > 1 else obs[..., 0], t)
+            answer, ended = envs.step(np.asarray(actions, spec.action.base).reshape(-1, *spec.action.shape), t)
+            obs[..., :-1] = obs[..., 1:]
+            obs[..., -1] = answer.frame.reshape(*self.shape, *spec.shape)
+            found |= {episode.agent: episode for episode in ended}
+            t += 1
+        for i, episode in sorted(found.items()):
+            yield i // self.shape[1], episode.total, episode.length
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        if self.envs:
+            self.envs.close()
+        self.envs = None

@@ -12,6 +12,7 @@ import numpy as np
 
 from iterq.envs.host import HostEnv
 from iterq.errors import Refusal
+from iterq.worker import ACT, REST
 
 TRAINING, EVALUATION = 0, 1  # what episodes are for; part of their seeds
 
@@ -42,15 +43,22 @@ def episode_seed(seed: int, purpose: int, episode: int) -> int:
 class HostEnvs:
     """One environment per agent of a group. Not reset by an episode's end but by the step after it, as in `replay.py`."""
 
-    def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int) -> None:
-        self.kind, self.seeds, self.purpose = kind, seeds, purpose
+    def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None) -> None:
+        """only: the number of the one episode of every agent, after which its environment rests; None: all, from 0 on."""
+        self.kind, self.seeds, self.purpose, self.only = kind, seeds, purpose, only
         self.envs = self._make()
-        self.episode = [-1] * len(seeds)  # the number of the current episode
-        self.actions: list[list[int]] = [[] for _ in seeds]  # taken in it
-        self.total = [0.0] * len(seeds)
-        self.over = [True] * len(seeds)
         self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
-        self._asked: tuple[list[int | None], np.ndarray, int] = [], np.zeros(0), 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """As if nothing had been played."""
+        agents = range(len(self.seeds))
+        self.episode = [-1 if self.only is None else self.only[j] - 1 for j in agents]  # the number of the current episode
+        self.actions: list[list[int]] = [[] for _ in agents]  # taken in it
+        self.total = [0.0 for _ in agents]
+        self.over = [True for _ in agents]
+        self._asked: tuple[list[int], np.ndarray, int] = [], np.zeros(0), 0
+        self._came: tuple[np.ndarray, np.ndarray] = np.zeros(0), np.zeros(0)  # rewards, and whether the episode is over
 
     def _make(self) -> list[Any]:
         return [self.kind.make() for _ in self.seeds]
@@ -62,14 +70,18 @@ class HostEnvs:
     def step(self, actions: np.ndarray, n: int) -> tuple[Answer, list[Episode]]:
         """Step `n` of every agent, and the episodes that it ends. If an environment raises, nothing has happened to any of them."""
         self.begin(actions, n)
-        return self.finish()
+        return self.finish(), self.ended()
 
     def begin(self, actions: np.ndarray, n: int) -> None:
         """Have step `n` under way; `finish` returns what comes of it."""
-        seeds = zip(self.seeds, self.episode, self.over, strict=True)
-        starts = [episode_seed(seed, self.purpose, episode + 1) if over else None for seed, episode, over in seeds]
+        starts = [self._start(j) if over else ACT for j, over in enumerate(self.over)]
         self._asked = starts, actions.copy(), n
         self._ask(*self._asked)
+
+    def _start(self, j: int) -> int:
+        """The seed of the next episode of agent `j`, or REST if there is none."""
+        rests = self.only is not None and self.episode[j] == self.only[j]
+        return REST if rests else episode_seed(self.seeds[j], self.purpose, self.episode[j] + 1)
 
     def ready(self) -> bool:
         """Whether `finish` would not wait for others."""
@@ -79,41 +91,53 @@ class HostEnvs:
         """Files that become readable when there is news from others."""
         return []
 
-    def finish(self) -> tuple[Answer, list[Episode]]:
-        """As `step`, for the step that has begun."""
-        starts, actions, n = self._asked
-        frame, total, terminated, truncated = self._answers(starts, actions, n)
-        chosen = actions.tolist()
-        first, ended = np.array(self.over), []
-        for j in range(len(starts)):
-            if first[j]:
-                self.episode[j], self.actions[j], self.total[j] = self.episode[j] + 1, [], 0.0
-            else:
-                self.actions[j].append(chosen[j])
-                self.total[j] += total[j]
-            self.over[j] = bool(terminated[j] or truncated[j])
-            if self.over[j]:
-                ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
-        self.frame = frame
-        return Answer(frame, np.array(total, np.float32), terminated, first), ended
+    def finish(self) -> Answer:
+        """What came of the step that has begun. The accounts are kept by `ended`, when agents have got to know it."""
+        self.frame, reward, terminated, truncated = self._answers(*self._asked)
+        self._came = reward, terminated | truncated
+        return Answer(self.frame, reward.astype(np.float32), terminated, np.array(self.over))
 
-    def _ask(self, starts: list[int | None], actions: np.ndarray, n: int) -> None:
+    def ended(self) -> list[Episode]:
+        """Take note of the step that is finished; the episodes that it ended."""
+        starts, actions, n = self._asked
+        ended, chosen = [], actions.tolist()
+        reward, over = (x.tolist() for x in self._came)
+        for j, start in enumerate(starts):
+            if start == ACT:
+                self.actions[j].append(chosen[j])
+                self.total[j] += reward[j]
+                self.over[j] = over[j]
+                if over[j]:
+                    ended.append(Episode(j, n, self.total[j], len(self.actions[j])))
+            elif start != REST:
+                self.episode[j], self.actions[j], self.total[j], self.over[j] = self.episode[j] + 1, [], 0.0, False
+        return ended
+
+    def _ask(self, starts: list[int], actions: np.ndarray, n: int) -> None:
         """Tell environments elsewhere what to do; those of this process do it when they are asked for answers."""
 
-    def _answers(self, starts: list[int | None], actions: np.ndarray, n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
-        """Frames, rewards, terminated and truncated over agents; `starts`: the seed of an episode to start, None to take the action."""
-        frame, total = np.empty_like(self.frame), [0.0] * len(starts)
+    def _answers(self, starts: list[int], actions: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Frames, rewards, terminated and truncated over agents; `starts`: the seed of an episode to start, ACT or REST."""
+        frame, reward = self.frame.copy(), np.zeros(len(starts))
         terminated, truncated = np.zeros(len(starts), bool), np.zeros(len(starts), bool)
         for j, env in enumerate(self.envs):
             try:
-                if (start := starts[j]) is not None:
-                    frame[j] = env.reset(seed=start)[0]
-                else:
+                if starts[j] >= 0:
+                    frame[j] = env.reset(seed=starts[j])[0]
+                elif starts[j] == ACT:
                     frame[j], gain, terminated[j], truncated[j], _ = env.step(self.kind.spec.outside(actions[j].tolist()))
-                    total[j] = float(gain)
+                    reward[j] = float(gain)
             except Exception as error:
-                raise EnvironmentFailure(raised(self.kind, error, f"at step {n} of seed {self.seeds[j]}")) from error
-        return frame, total, terminated, truncated
+                raise self._failure(j, n, type(error).__name__, error) from error
+        return frame, reward, terminated, truncated
+
+    def _failure(self, j: int, n: int | None, kind: str, text: Any) -> "EnvironmentFailure":
+        """What the environment of agent `j` raised at step `n`; None: when an episode was repeated."""
+        if n is None:
+            when = f"when an episode of seed {self.seeds[j]} was repeated"
+        else:
+            when = f"{f'at step {n}' if self.only is None else f'in evaluation episode {self.only[j]}'} of seed {self.seeds[j]}"
+        return EnvironmentFailure(f"{self.kind.spec.name} raised {kind} {when}: {text}")
 
     def journal(self, j: int) -> dict[str, Any]:
         """All that is needed to bring the environment of agent `j` back to where it is: plain arrays and numbers."""
@@ -130,8 +154,10 @@ class HostEnvs:
         spec, episode = self.kind.spec, int(journal["episode"])
         try:
             frame = self._repeat(j, episode_seed(self.seeds[j], self.purpose, episode), journal["actions"])
+        except EnvironmentFailure:
+            raise
         except Exception as error:
-            raise Refusal(raised(self.kind, error, f"when an episode of seed {self.seeds[j]} was repeated")) from error
+            raise self._failure(j, None, type(error).__name__, error) from error
         if not np.array_equal(np.asarray(frame, spec.dtype), journal["frame"], equal_nan=spec.dtype == "float32"):
             raise Refusal(f"{spec.name} does not repeat an episode from its seed and actions, so the run cannot be resumed exactly")
         self.episode[j], self.actions[j], self.total[j] = episode, journal["actions"].tolist(), float(journal["total"])
@@ -152,7 +178,3 @@ class HostEnvs:
 
 class EnvironmentFailure(Refusal):
     """An environment raised in the middle of a run."""
-
-
-def raised(kind: HostEnv, error: Exception, when: str) -> str:
-    return f"{kind.spec.name} raised {type(error).__name__} {when}: {error}"

@@ -16,15 +16,15 @@ import jax
 import numpy as np
 
 from iterq.envs.host import HostEnv
-from iterq.envs.stepping import EnvironmentFailure, HostEnvs
+from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs
 from iterq.worker import REPLAY, STEP, shared, size, slot_of
 
 PATIENCE = 1.0  # seconds after which it is asked whether workers are alive
 
 
-def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int) -> HostEnvs:
+def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None) -> HostEnvs:
     """What steps the environments of a group. One environment has nobody to wait for and stays in this process."""
-    return (Workers if kind.apart and len(seeds) > 1 else HostEnvs)(kind, seeds, purpose)
+    return (Workers if kind.apart and len(seeds) > 1 else HostEnvs)(kind, seeds, purpose, only)
 
 
 class Worker(NamedTuple):
@@ -39,22 +39,26 @@ class Workers(HostEnvs):
     """At most as many processes as there are cores."""
 
     busy = 0  # of all groups of this process: workers that keep looking for orders, and so need a core each
+    beside = 1  # processes like this one that share the cores
 
     def _make(self) -> list[Any]:
-        count, spec, cores = len(self.seeds), self.kind.spec, len(os.sched_getaffinity(0))
+        count, spec, cores = len(self.seeds), self.kind.spec, max(2, len(os.sched_getaffinity(0)) // Workers.beside)
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every environment
         self._silent: set[int] = set()  # pipes from workers that have something to do
-        shares = np.array_split(np.arange(count), min(count, cores))
-        # Where this process waits for an accelerator without sleeping, it can look for answers as well. Two cores are left to it.
-        self.looking = jax.default_backend() != "cpu" and Workers.busy + len(shares) + 2 <= cores
+        look = jax.default_backend() != "cpu" and self.purpose == TRAINING
+        shares = np.array_split(np.arange(count), min(count, cores - look))
+        # Where this process waits for an accelerator without sleeping, it can look for answers as well. One core is left to it.
+        self.looking = look and Workers.busy + len(shares) < cores
         Workers.busy += len(shares) if self.looking else 0
         told = {"action": (spec.action.base.str, spec.action.shape), "frame": (spec.dtype, spec.shape)}
         slot = slot_of(**told)
         with tempfile.TemporaryFile() as file:
             file.truncate(size(slot, count))
-            desks, self.slots = shared(file.fileno(), slot, count)
-            self.desks = desks[: len(shares)]
+            desks, slots = shared(file.fileno(), slot, count)
+            # Every field for all of them, taken out once: that takes as long as to read it.
+            self.ordered, self.done = desks["ordered"][: len(shares)], desks["done"][: len(shares)]
+            self.slots = {name: slots[name] for name in slot.names or ()}
             for number, share in enumerate(shares):
                 (theirs, orders), (done, finished) = os.pipe(), os.pipe()
                 mine = {"memory": file.fileno(), "count": count, "desk": number, "first": int(share[0]), "last": int(share[-1]) + 1}
@@ -89,20 +93,20 @@ class Workers(HostEnvs):
 
     def ready(self) -> bool:
         if self.looking:
-            return bool((self.desks["done"] == self.desks["ordered"]).all())
+            return self.done.tobytes() == self.ordered.tobytes()
         if self._silent:
             self._hear(select.select(self._silent, [], [], 0)[0])
         return not self._silent
 
-    def _ask(self, starts: list[int | None], actions: np.ndarray, n: int) -> None:
-        self.slots["seed"] = [-1 if start is None else start for start in starts]
-        self.slots["action"] = self.kind.spec.outside(actions)
+    def _ask(self, starts: list[int], actions: np.ndarray, n: int) -> None:
+        self.slots["seed"][:] = starts
+        self.slots["action"][:] = self.kind.spec.outside(actions)
         if self.looking:
-            self.desks["ordered"] += 1
+            self.ordered += 1
         else:
             self._order(self.workers, STEP)
 
-    def _answers(self, starts: list[int | None], actions: np.ndarray, n: int) -> tuple[np.ndarray, list[float], np.ndarray, np.ndarray]:
+    def _answers(self, starts: list[int], actions: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         slots, since = self.slots, time.perf_counter()
         while self.looking and not self.ready():
             if time.perf_counter() - since > PATIENCE:
@@ -110,20 +114,20 @@ class Workers(HostEnvs):
                     raise self._died()
                 since = time.perf_counter()
         self._hear(self.awaited())
-        self._check(f"at step {n}")
-        return slots["frame"].copy(), slots["reward"].tolist(), slots["terminated"].copy(), slots["truncated"].copy()
+        self._check(n)
+        return slots["frame"].copy(), slots["reward"].copy(), slots["terminated"].copy(), slots["truncated"].copy()
 
-    def _check(self, when: str) -> None:
-        for j in np.flatnonzero(self.slots["error"]).tolist():
-            text = self.slots["error"][j].decode(errors="replace")
-            raise EnvironmentFailure(f"{self.kind.spec.name} raised {text} {when} of seed {self.seeds[j]}")
+    def _check(self, n: int | None = None) -> None:
+        for j in np.flatnonzero(self.slots["failed"]).tolist():
+            kind, _, text = self.slots["error"][j].decode(errors="replace").partition(": ")
+            raise self._failure(j, n, kind, text)
 
     def _repeat(self, j: int, start: int, actions: np.ndarray) -> Any:
         self.slots["seed"][j] = start
         taken = np.ascontiguousarray(self.kind.spec.outside(actions), self.kind.spec.action.base)
         self._order([self._of[j]], REPLAY + struct.pack("<qq", j, len(actions)) + taken.tobytes())
         self._hear(self.awaited())
-        self._check("when an episode was repeated")
+        self._check()
         return self.slots["frame"][j]
 
     def close(self) -> None:

@@ -118,13 +118,13 @@ class Group:
     def finish(self) -> list[Episode]:
         """See what came of the step that has begun, and act on it; the episodes that it ended."""
         self.stepping = False
-        answer, ended = self.envs.finish()
+        answer = self.envs.finish()
         self.n += 1
         self.look_ahead(self.n + 1)
         if self.agent.config.clip_rewards:
             answer = answer._replace(reward=np.clip(answer.reward, -1, 1))
         self.see(self.n + 1, answer, self.taken)
-        return [episode._replace(agent=self.first + episode.agent) for episode in ended]
+        return [episode._replace(agent=self.first + episode.agent) for episode in self.envs.ended()]
 
     def look_ahead(self, n: int) -> None:
         """Have the noise of step `n`."""

@@ -102,7 +102,8 @@ class DeviceGroup(Group):
         start = [1, 0, 0, 0] + [0] * (self.kind.itemsize // 4)
         self.meta: Any = jnp.tile(jnp.array(start, jnp.int32), (len(self.seeds), 1))
         self.chosen: Any = np.zeros(len(self.seeds), self.kind)
-        self.letter, self.rows = self.shared.letter(len(self.seeds))
+        self.letter, rows = self.shared.letter(len(self.seeds))
+        self.rows = [rows[name] for name in Answer._fields]
 
     def acted(self) -> bool:
         return isinstance(self.chosen, np.ndarray) or self.chosen.is_ready()
@@ -111,8 +112,8 @@ class DeviceGroup(Group):
         return np.asarray(self.chosen)
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
-        rows = self.rows
-        rows["reward"], rows["terminated"], rows["first"], rows["frame"] = answer.reward, answer.terminated, answer.first, answer.frame
+        for row, told in zip(self.rows, answer, strict=True):
+            row[:] = told
         self.replays, self.meta, self.chosen = self.shared.see(self.replays, self.meta, self.lanes, self.letter, self.noise)
 
     def batches(self, purpose: int) -> list[Any]:

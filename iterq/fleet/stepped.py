@@ -13,7 +13,7 @@ import numpy as np
 
 from iterq.agents import Agent, Learner
 from iterq.envs.host import HostEnv
-from iterq.envs.playing import play
+from iterq.envs.playing import Stage
 from iterq.fleet.base import Counts, Evaluation, Fleet, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms
@@ -43,6 +43,7 @@ class Stepped(Fleet):
             for group, start, mine in zip(groups, starts, lanes, strict=False)
         ]
         self._at = [(group, j) for group in self.groups for j in range(len(group.seeds))]
+        self.stage = Stage(kind, self.seeds, agent.config.eval_episodes)
 
     @property
     def n(self) -> int:
@@ -106,7 +107,7 @@ class Stepped(Fleet):
             time.sleep(2e-5)  # for threads of this process
 
     def evaluate(self) -> list[Evaluation]:
-        c, n = self.agent.config, self.n
+        n = self.n
         found = [Evaluation([], []) for _ in self.seeds]
 
         def choose(obs: np.ndarray, t: int) -> np.ndarray:
@@ -116,7 +117,7 @@ class Stepped(Fleet):
             actions = [self.programs.greedy(*args, n, t) for args in zip(packed, lanes, strict=True)]
             return np.stack([self.of(actions, s) for s in range(len(self.seeds))])
 
-        for s, total, length in play(self.kind, self.seeds, c.eval_episodes, c.frame_stack, choose):
+        for s, total, length in self.stage.play(self.agent.config.frame_stack, choose):
             found[s].returns.append(total)
             found[s].lengths.append(length)
         return found
@@ -141,5 +142,6 @@ class Stepped(Fleet):
         group.look_ahead(group.n + 1)
 
     def close(self) -> None:
+        self.stage.close()
         for group in self.groups:
             group.envs.close()

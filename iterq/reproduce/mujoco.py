@@ -62,6 +62,7 @@ class MuJoCo(Experiment):
     __doc__ = __doc__
     unit = "of SAC's last score"
     rate_on = "Hopper"
+    baseline = "SAC"
 
     def named(self, name: str) -> str:
         task = name.partition("-v")[0]
@@ -79,8 +80,7 @@ class MuJoCo(Experiment):
         return self.read_metric(folder, config, "eval/mean_reward")
 
     def normaliser(self, task: str, scores: dict[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        baseline = next(iter(scores.values()))  # SAC comes first
-        return lambda x: x / np.abs(baseline[:, -1].mean())
+        return lambda x: x / np.abs(scores[self.baseline][:, -1].mean())
 
 
 main = MuJoCo(

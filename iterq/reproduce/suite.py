@@ -7,19 +7,19 @@ experiments share the runs they have in common. Scores are aggregated by the int
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from iterq.config import Seeds
 from iterq.errors import Refusal
+from iterq.options import among
 from iterq.presets import PRESETS, configure
 from iterq.report.stats import Estimate, estimate
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
+from iterq.reproduce.training import steps_per_second, train
 
 Points = dict[int, list[float]]  # seed: a value per point of the curve
 OURS = "The paper does not name these tasks; they are ours."
@@ -33,6 +33,8 @@ class Config:
     """Tasks or games, as A,B; empty: those of the experiment."""
     at_most: int = 0
     """Only the first so many of them; 0: all."""
+    methods: str = ""
+    """Methods, as A,B; empty: those of the experiment."""
     seeds: Seeds = (0, 1, 2, 3, 4)
     """Agents of each method on each task."""
     total_timesteps: int = 50_000_000
@@ -48,7 +50,7 @@ class Config:
     batch_size: int = 32
     """Transitions per gradient step."""
     at_once: int = 1
-    """Tasks that are trained side by side; their replays share the memory."""
+    """Runs, a method on a task each, that are trained side by side; their replays share the memory."""
     processes: int = 1
     """Processes that share them."""
     runs: Path = Path("runs") / "suite"
@@ -86,6 +88,7 @@ class Experiment:
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {}
     unit: ClassVar[str] = ""  # of normalised scores
     rate_on: ClassVar[str] = ""  # the task that speed is measured on
+    baseline: ClassVar[str] = ""  # the method whose scores others are compared with, if there is one
 
     # What differs between families of tasks
 
@@ -113,19 +116,18 @@ class Experiment:
 
     def run(self, config: Any, folder: Path) -> Result:
         """Say what it costs, train, draw and judge."""
-        tasks, watch, full = self.chosen(config), Stopwatch(), self.Config(**self.SCALES["paper"])
+        tasks, labels, watch, full = self.chosen(config), self.labels(config), Stopwatch(), self.Config(**self.SCALES["paper"])
         with watch("estimate"):
-            rates = {label: steps_per_second(self.settings(label, config, self.rate_on)) for label in self.methods}
-        whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds) and set(tasks) == set(self.tasks)
+            rates = {label: steps_per_second(self.settings(label, config, self.rate_on)) for label in labels}
+        whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
+        whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
         for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)):
             steps, seeds = asked.total_timesteps, len(asked.seeds)
             hours = sum(count * steps * seeds / rate / 3600 for rate in rates.values())
             text = f"{len(rates)} methods x {count} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
             print(f"{self.name} at {scale} scale: {text}", file=sys.stderr)
-        found = {}
-        for label in self.methods:
-            with watch(label):
-                found[label] = self.trained(label, config, tasks)
+        with watch("training"):
+            found = self.trained(labels, config, tasks)
         curves = self.normalised(found, config, tasks)
         estimates = {label: estimate(list(np.moveaxis(curve.normalised, 1, 0))) for label, curve in curves.items() if curve.ends.size}
         self.write(folder, config, tasks, curves)
@@ -133,7 +135,7 @@ class Experiment:
         notes = [self.note] if self.note else []
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
-        table = [(label, f"{rates[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in self.methods]
+        table = [(label, f"{rates[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
         header = ("method", "steps/s", "points", f"IQM, {self.unit}", "95 % interval")
         title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.total_timesteps:,} steps, a point every {config.epoch:,}"
         described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
@@ -144,6 +146,13 @@ class Experiment:
         names = [name.strip() for name in config.only.split(",")] if config.only else self.tasks
         return tuple(self.named(name) for name in names)[: config.at_most or None]
 
+    def labels(self, config: Any) -> list[str]:
+        """The methods that are run, in the experiment's order."""
+        asked = {among(name.strip(), self.methods, "method") for name in config.methods.split(",")} if config.methods else self.methods
+        if self.baseline and self.baseline not in asked:
+            raise Refusal(f"--methods must name {self.baseline}, too: scores are relative to its")
+        return [label for label in self.methods if label in asked]
+
     def settings(self, label: str, config: Any, task: str) -> Any:
         """The training configuration of a method on a task."""
         algorithm, _, preset = self.methods[label].partition("@")
@@ -153,23 +162,22 @@ class Experiment:
         fields["checkpoint_every"] = 250_000
         return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
 
-    def trained(self, label: str, config: Any, tasks: tuple[str, ...]) -> list[Points]:
-        """Train one method on all tasks, or find that it has been."""
-        from iterq.runs import go_on
-        from iterq.store import CONFIG, config_hash
+    def trained(self, labels: list[str], config: Any, tasks: tuple[str, ...]) -> dict[str, list[Points]]:
+        """Train all methods on all tasks, or find that they have been: per method, the curves on every task."""
+        runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
+        train(dict(run for of_tasks in runs.values() for run in of_tasks), config.total_timesteps, config.at_once, config.processes)
 
-        runs = {}
-        for task in tasks:
-            settings = self.settings(label, config, task)
-            runs[config.runs / f"{settings.algorithm}-{task}-{config_hash(settings)[:8]}"] = settings
-        todo = [folder for folder in runs if not finished(folder, config.total_timesteps)]
-        for i in range(0, len(todo), config.at_once):
-            batch = todo[i : i + config.at_once]
-            for new in (True, False):
-                chosen = {folder: runs[folder] for folder in batch if (folder / CONFIG).exists() != new}
-                if chosen and not all(row["finished"] for row in go_on(chosen, new, config.processes)):
-                    raise Refusal(f"stopped; the same command goes on from the runs in {config.runs}")
-        return [(self.read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)) for folder in runs]
+        def read(folder: Path) -> Points:
+            return self.read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)
+
+        return {label: [read(folder) for folder, _ in of_tasks] for label, of_tasks in runs.items()}
+
+    def run_of(self, label: str, config: Any, task: str) -> tuple[Path, Any]:
+        """The run directory of a method on a task, and its configuration."""
+        from iterq.store import config_hash
+
+        settings = self.settings(label, config, task)
+        return config.runs / f"{settings.algorithm}-{task}-{config_hash(settings)[:8]}", settings
 
     def normalised(self, found: dict[str, list[Points]], config: Any, tasks: tuple[str, ...]) -> dict[str, Curves]:
         """The curves of every method, cut to the points that all of its agents have."""
@@ -232,31 +240,6 @@ class Experiment:
         return quantities
 
 
-def finished(folder: Path, steps: int) -> bool:
-    """Whether a run has come that far."""
-    return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
-
-
 def shown(found: Estimate | None) -> tuple[str, str]:
     """The last point of a curve, in words."""
     return ("–", "–") if found is None else (f"{found.value[-1]:.3f}", f"{found.low[-1]:.3f} to {found.high[-1]:.3f}")
-
-
-def steps_per_second(settings: Any) -> float:
-    """Of a fleet with these settings on this machine, all agents together, measured on a few steps with gradient steps among them."""
-    from iterq.api import Model
-
-    on_cpu = jax.default_backend() == "cpu"
-    small = {"learning_starts": 16, "epsilon_decay": 1, "buffer_size": 64, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
-    seeds = settings.seeds[:1] if on_cpu else settings.seeds  # on a CPU, agents take turns
-    model = Model(dataclasses.replace(settings, **small, seeds=seeds), settings.env)
-    try:
-        model.learn(40)  # compiles, too
-        steps = 8 if on_cpu else 400
-        assert model.session
-        started = time.perf_counter()
-        model.learn(steps)
-        jax.block_until_ready(model.session.fleet.counts())
-        return len(seeds) * steps / (time.perf_counter() - started)
-    finally:
-        model.close()

@@ -1,0 +1,5 @@
+"""`python -m iterq` is the command `iterq`."""
+
+from iterq.cli import main
+
+main()

@@ -1,0 +1,49 @@
+"""The runs of an experiment: found again, trained, and how long that will take."""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from iterq.errors import Refusal
+
+
+def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> None:
+    """Bring run directories to `total` steps, `at_once` of them side by side; those that are there already are left alone or go on."""
+    from iterq.runs import go_on
+    from iterq.store import CONFIG
+
+    todo = [folder for folder in runs if not finished(folder, total)]
+    for i in range(0, len(todo), at_once):
+        batch = todo[i : i + at_once]
+        for new in (True, False):
+            chosen = {folder: runs[folder] for folder in batch if (folder / CONFIG).exists() != new}
+            if chosen and not all(row["finished"] for row in go_on(chosen, new, processes)):
+                raise Refusal(f"stopped; the same command goes on from the runs in {batch[0].parent}")
+
+
+def finished(folder: Path, steps: int) -> bool:
+    """Whether a run has come that far."""
+    return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
+
+
+def steps_per_second(settings: Any) -> float:
+    """Of a fleet with these settings on this machine, all agents together, measured on a few steps with gradient steps among them."""
+    from iterq.api import Model
+
+    on_cpu = jax.default_backend() == "cpu"
+    small = {"learning_starts": 16, "epsilon_decay": 1, "buffer_size": 64, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
+    seeds = settings.seeds[:1] if on_cpu else settings.seeds  # on a CPU, agents take turns
+    model = Model(dataclasses.replace(settings, **small, seeds=seeds), settings.env)
+    try:
+        model.learn(40)  # compiles, too
+        steps = 8 if on_cpu else 400
+        assert model.session
+        started = time.perf_counter()
+        model.learn(steps)
+        jax.block_until_ready(model.session.fleet.counts())
+        return len(seeds) * steps / (time.perf_counter() - started)
+    finally:
+        model.close()

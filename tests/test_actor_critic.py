@@ -18,7 +18,7 @@ from iterq.bellman import Transition
 from iterq.envs.base import Spec
 from iterq.envs.host import host_env
 from iterq.errors import Refusal
-from iterq.networks import MLP, Critics, Linear
+from iterq.networks import MLP, Critics, Linear, dropped
 from iterq.presets import configure
 from tests.helpers import assert_same
 
@@ -138,6 +138,23 @@ def test_every_gradient_step_of_the_critics_has_a_batch_of_its_own_and_the_actor
     other, _ = jax.jit(agent.learn)(learner, turned, 7)
     with pytest.raises(AssertionError):
         assert_same(after.chain.online, other.chain.online)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+def test_dropout_leaves_out_its_share_of_units_independently_and_keeps_the_mean(share):
+    keys = jax.random.split(jax.random.key(3), 4_000)
+    x = jnp.arange(1.0, 36.0)  # an odd number of them
+    layers = [np.asarray(jax.vmap(lambda key, i=i: dropped(x, share, key, i))(keys)) for i in range(2)]
+    gone = np.stack([layer == 0 for layer in layers])
+    sd = (share * (1 - share)) ** 0.5
+    assert abs(gone.mean() - share) < 4 * sd / gone.size**0.5 + 2**-17
+    assert np.abs(gone.mean(1) - share).max() < 5 * sd / 4_000**0.5  # of every unit of every layer
+    for layer in layers:
+        assert len(np.unique(layer[layer > 0].round(2))) == 35
+        np.testing.assert_allclose(layer.mean(0), x, rtol=6 * (share / (1 - share) / 4_000) ** 0.5)
+    columns = np.moveaxis(gone, 1, 0).reshape(4_000, 70)
+    correlation = np.corrcoef(columns.T) - np.eye(70)
+    assert np.abs(correlation).max() < 6 / 4_000**0.5
 
 
 def test_dropout_changes_the_targets_and_layers_are_normalised():

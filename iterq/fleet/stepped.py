@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from iterq.agents import Agent, Learner
+from iterq.config import Config
 from iterq.envs.host import HostEnv
 from iterq.envs.playing import Stage
 from iterq.fleet.base import Counts, Evaluation, Fleet, wide
@@ -20,8 +21,10 @@ from iterq.fleet.on_device import DeviceGroup, DevicePrograms
 from iterq.fleet.on_host import HostGroup, HostPrograms
 
 
-def groups_for(agents: int, beside: int) -> int:
+def groups_for(agents: int, beside: int, config: Config) -> int:
     """How many groups `agents` are split into, in one of `beside` fleets that take turns."""
+    if wide() and config.G == 1 and config.torso == "mlp":
+        return 1  # an accelerator is hardly sooner done with a small update, one at every step, if it is for fewer agents
     # An update of many agents takes longer than a step of their environments, and smaller groups wait less for it; but each takes a call.
     many = max(2, min(4, agents // (4 if wide() else 2)))
     return min(agents, max(1, many // beside))
@@ -31,7 +34,7 @@ class Stepped(Fleet):
     """The fleet; `on_host` keeps experience in the host's memory."""
 
     def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False, beside: int = 1) -> None:
-        groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside))]
+        groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside, agent.config))]
         super().__init__(agent, groups)
         self.kind = kind
         self.programs = (HostPrograms if on_host else DevicePrograms)(agent, self.memory)

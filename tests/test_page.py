@@ -371,7 +371,7 @@ def test_light_and_dark_follow_the_system_until_the_button_decides(show):
     dark = background(driver)
     assert light == "rgb(255, 255, 255)" != dark
     button = one(driver, "#theme")
-    assert button.get_attribute("aria-pressed") == "true"
+    until(driver, lambda: button.get_attribute("aria-pressed") == "true")  # the page is told a moment after its colours have changed
     button.click()
     assert (background(driver), button.get_attribute("aria-pressed")) == (light, "false")
     button.send_keys(Keys.ENTER)

@@ -19,9 +19,10 @@ from iterq.agents import ACT, DIAGNOSE, INIT, LEARN, Agent, Learner, Noise, addr
 from iterq.bellman import SoftTransition, soft
 from iterq.chain import Chain, gradient_step, window
 from iterq.config import Config
+from iterq.critics import Critics
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
-from iterq.networks import MLP, Critics, Encode, Linear, network
+from iterq.networks import MLP, Encode, Linear, network
 
 
 class Policy(NamedTuple):

@@ -15,10 +15,11 @@ from iterq.actor_critic import actor_critic
 from iterq.agents import LEARN, address
 from iterq.api import load, make
 from iterq.bellman import Transition
+from iterq.critics import Critics, dropped
 from iterq.envs.base import Spec
 from iterq.envs.host import host_env
 from iterq.errors import Refusal
-from iterq.networks import MLP, Critics, Linear, dropped
+from iterq.networks import MLP, Linear
 from iterq.presets import configure
 from tests.helpers import assert_same
 

@@ -23,7 +23,7 @@ TINY = ["--K", "1,2", "--seeds", "11-11", "--N", "3", "--steps", "90", "--sample
 
 def iterq(*words, timeout=300, **kwargs):
     """Run `iterq words…` as a process."""
-    return subprocess.run([sys.executable, "-m", "iterq.cli", *map(str, words)], capture_output=True, text=True, timeout=timeout, **kwargs)
+    return subprocess.run([sys.executable, "-m", "iterq", *map(str, words)], capture_output=True, text=True, timeout=timeout, **kwargs)
 
 
 def leftovers(folder: Path):

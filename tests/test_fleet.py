@@ -20,6 +20,7 @@ from iterq.envs.pure import cart_pole
 from iterq.envs.stepping import TRAINING, episode_seed
 from iterq.errors import Refusal
 from iterq.fleet import base, group, on_device, on_host, stepped
+from iterq.presets import configure
 
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
 # The replay wraps, the window shifts and syncs many times, and learning starts at a multiple of G. Most of the time goes into compiling,
@@ -371,6 +372,13 @@ def mapped(monkeypatch):
     """Agents side by side in one program, as on an accelerator."""
     for module in (base, group, on_device, on_host, stepped, loop):
         monkeypatch.setattr(module, "wide", lambda: True)
+
+
+@pytest.mark.usefixtures("mapped")
+def test_agents_that_learn_at_every_step_stay_together_on_an_accelerator():
+    assert stepped.groups_for(10, 1, configure("sac", "mujoco", env="Hopper-v5")) == 1
+    assert stepped.groups_for(16, 1, configure("dqn", "paper", env="Pong")) == 4
+    assert stepped.groups_for(16, 2, configure("dqn", "paper", env="Pong", G=1)) == 2
 
 
 @pytest.mark.usefixtures("compiled_quickly", "mapped")

@@ -116,6 +116,10 @@ def test_processes_that_share_a_machine_share_its_cores(monkeypatch):
     assert (len(one.workers), one.looking, len(other.workers), other.looking) == (3, True, 3, False)
     one.close()
     other.close()
+    monkeypatch.setattr(Workers, "beside", 16)
+    alone = Workers(host_env("Hopper-v5"), range(2), TRAINING)
+    assert (len(alone.workers), alone.looking) == (1, False)
+    alone.close()
 
 
 def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):

@@ -42,12 +42,12 @@ class Workers(HostEnvs):
     beside = 1  # processes like this one that share the cores
 
     def _make(self) -> list[Any]:
-        count, spec, cores = len(self.seeds), self.kind.spec, max(2, len(os.sched_getaffinity(0)) // Workers.beside)
+        count, spec, cores = len(self.seeds), self.kind.spec, max(1, len(os.sched_getaffinity(0)) // Workers.beside)
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every environment
         self._silent: set[int] = set()  # pipes from workers that have something to do
         look = jax.default_backend() != "cpu" and self.purpose == TRAINING
-        shares = np.array_split(np.arange(count), min(count, cores - look))
+        shares = np.array_split(np.arange(count), min(count, max(1, cores - look)))
         # Where this process waits for an accelerator without sleeping, it can look for answers as well. One core is left to it.
         self.looking = look and Workers.busy + len(shares) < cores
         Workers.busy += len(shares) if self.looking else 0

@@ -32,11 +32,22 @@ def train(argv: list[str]) -> int:
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
     name = config.env.replace("/", "-").replace(":", "-")
-    out, envs = options.out or Path("runs") / "train" / f"{algorithm}-{name}", config.env.split(",")
-    runs = {out: config} if len(envs) == 1 else {out / folder_of(env): dataclasses.replace(config, env=env) for env in envs}
-    if len(runs) < len(envs):
+    out = options.out or Path("runs") / "train" / f"{algorithm}-{name}"
+    return report(go_on(divided(config, out, processes), new=True, processes=processes), options.json)
+
+
+def divided(config: Config, out: Path, processes: int) -> dict[Path, Config]:
+    """A run for every environment that `config` names. Where there are more processes than those, they share the seeds of each as well."""
+    envs, seeds = config.env.split(","), config.seeds
+    count = min(len(seeds), max(1, processes // len(envs)))
+    shares = [seeds[i:j] for i, j in itertools.pairwise(len(seeds) * i // count for i in range(count + 1))]
+    runs: dict[Path, Config] = {}
+    for env, share in itertools.product(envs, shares):
+        words = [folder_of(env)] * (len(envs) > 1) + [f"seeds-{share[0]}-{share[-1]}"] * (len(shares) > 1)
+        runs[out / "-".join(words)] = dataclasses.replace(config, env=env, seeds=share)
+    if len(runs) < len(envs) * len(shares):
         raise Refusal(f"--env {config.env} names an environment twice")
-    return report(go_on(runs, new=True, processes=processes), options.json)
+    return runs
 
 
 def folder_of(env: str) -> str:

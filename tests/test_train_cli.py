@@ -18,8 +18,9 @@ import pytest
 import iterq
 from iterq import cli
 from iterq.errors import Refusal
-from iterq.presets import ALGORITHMS, PRESETS
+from iterq.presets import ALGORITHMS, PRESETS, configure
 from iterq.reproduce import EXPERIMENTS
+from iterq.runs import divided
 from tests.test_cli import leftovers
 
 TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
@@ -324,6 +325,45 @@ def test_runs_in_several_processes_are_the_same_runs(tmp_path, capsys, monkeypat
         command(*words, tmp_path / "b", "--processes", "2")
     with pytest.raises(Refusal, match="--processes must be at least 1, got none"):
         command(*words, tmp_path / "c", "--processes", "none")
+
+
+def test_more_processes_than_environments_share_the_seeds(tmp_path, capsys, monkeypatch, programs):
+    for name, value in programs.items():
+        monkeypatch.setenv(name, value)
+    words = ["train", "i-dqn", "--env", "CartPole-v1", "--K", "2", *TINY, "--seeds", "3-5", "--out"]
+    printed(capsys, *words, tmp_path / "a")
+    apart = printed(capsys, *words, tmp_path / "b", "--processes", "2")
+    assert [(row["run"], row["seeds"]) for row in apart] == [
+        (str(tmp_path / "b" / "seeds-3-3"), [3]),
+        (str(tmp_path / "b" / "seeds-4-5"), [4, 5]),
+    ]
+    (alone, states), *shares = [contents(tmp_path / name) for name in ("a", "b/seeds-3-3", "b/seeds-4-5")]
+    assert shares[0][1] | shares[1][1] == states
+    for name, seed_of in (("episodes.csv", lambda line: line.split(",")[0]), ("metrics.jsonl", lambda row: str(row["seed"]))):
+        for seed, (share, _) in zip("345", (shares[0], shares[1], shares[1]), strict=True):
+            rows = [row for row in alone[name] if seed_of(row) == seed]
+            assert rows == [row for row in share[name] if seed_of(row) == seed]
+            assert rows
+    assert [row["steps"] for row in printed(capsys, "resume", tmp_path / "b", "--total-timesteps", "400", "--processes", "2")] == [400] * 2
+    page = printed(capsys, "report", tmp_path / "b", "--out", tmp_path / "page")
+    assert page["labels"] == ["i-dqn"]
+    assert [line.split(",")[2] for line in (tmp_path / "page" / "final.csv").read_text().splitlines()[1:]] == ["3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("env", "seeds", "processes", "expected"),
+    [
+        ("Pong", 5, 1, {"": 5}),
+        ("Pong", 1, 4, {"": 1}),
+        ("Pong", 10, 4, {"seeds-0-1": 2, "seeds-2-4": 3, "seeds-5-6": 2, "seeds-7-9": 3}),
+        ("Pong,ALE/Boxing-v5", 4, 3, {"Pong": 4, "Boxing": 4}),
+        ("Pong,ALE/Boxing-v5", 4, 5, {"Pong-seeds-0-1": 2, "Pong-seeds-2-3": 2, "Boxing-seeds-0-1": 2, "Boxing-seeds-2-3": 2}),
+    ],
+)
+def test_how_processes_share_runs(env, seeds, processes, expected, tmp_path):
+    runs = divided(configure("dqn", env=env, seeds=tuple(range(seeds))), tmp_path, processes)
+    assert {folder: len(config.seeds) for folder, config in runs.items()} == {tmp_path / name: count for name, count in expected.items()}
+    assert len({(config.env, seed) for config in runs.values() for seed in config.seeds}) == seeds * len(env.split(","))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

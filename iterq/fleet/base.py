@@ -12,6 +12,7 @@ it whatever the fleet, so that a seed in a fleet equals the seed alone bit for b
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -129,6 +130,11 @@ class Fleet:
         lane, j = self._where[s]
         return jax.tree.map(lambda x: np.asarray(x[j] if wide() else x), trees[lane])
 
+    def each(self, trees: list[Any]) -> list[Any]:
+        """`of` every agent; an array of a lane crosses once for all of its agents, each of which would take as long."""
+        here = jax.device_get(trees)
+        return [jax.tree.map(itemgetter(j), here[lane]) if wide() else here[lane] for lane, j in self._where]
+
     def put(self, trees: list[Any], s: int, tree: Any) -> None:
         """Put the tree of agent `s` back where `of` found it."""
         lane, j = self._where[s]
@@ -193,25 +199,22 @@ class Fleet:
 
     def metrics(self) -> list[dict[str, float]]:
         """What each agent has to tell since it was last asked."""
-        rows, everyone = [], range(len(self.seeds))
-        diagnosed: list[dict] = [{} for _ in everyone]
+        rows = []
+        diagnosed: list[dict] = [{} for _ in self.seeds]
         if self.n > self.agent.config.learning_starts:
             found = [self._diagnose(*args, self.n) for args in zip(self.learners, self.batches(SAMPLE_TO_DIAGNOSE), strict=True)]
-            diagnosed = [self.of(found, s) for s in everyone]
-        lanes = self.counts()
-        for s in everyone:
-            learner = self.of(lanes, s)
+            diagnosed = self.each(found)
+        for learner, more in zip(self.each(self.counts()), diagnosed, strict=True):
             row = {"train/n_updates": int(learner.updates), "train/learning_rate": self.agent.config.learning_rate}
             if learner.since:
                 losses = learner.losses / learner.since
                 row["train/loss"] = float(losses.mean())
                 row |= {f"iqn/td_loss_{k}": float(loss) for k, loss in enumerate(losses, 1)}
-            rows.append(row | {name: float(x) for name, x in diagnosed[s].items()})
+            rows.append(row | {name: float(x) for name, x in more.items()})
         self.counted()
         return rows
 
     def broken(self) -> tuple[int, int] | None:
         """(step, seed) of the first loss that was not finite."""
-        lanes = self.counts()
-        steps = [(int(self.of(lanes, s).broken), seed) for s, seed in enumerate(self.seeds)]
+        steps = [(int(found.broken), seed) for found, seed in zip(self.each(self.counts()), self.seeds, strict=True)]
         return min((found for found in steps if found[0]), default=None)

@@ -137,8 +137,7 @@ class Scanned(Fleet):
             done = run_all({lane: partial(self._finish, seat, m) for lane, seat in enumerate(self.seats)})
             done = [done[lane] for lane in range(len(self.seats))]
             self.seats = [seat for seat, _ in done]
-            for s in range(len(self.seeds)):
-                log = self.of([log for _, log in done], s)
+            for s, log in enumerate(self.each([log for _, log in done])):
                 self.ended += [
                     Episode(s, self._n + 1 + i, float(log.total[i]), int(log.length[i])) for i in np.flatnonzero(log.ended).tolist()
                 ]
@@ -174,7 +173,7 @@ class Scanned(Fleet):
 
     def evaluate(self) -> list[Evaluation]:
         played = [self._play(seat.learner, self._n) for seat in self.seats]
-        return [Evaluation(*(x.tolist() for x in self.of(played, s))) for s in range(len(self.seeds))]
+        return [Evaluation(*(x.tolist() for x in found)) for found in self.each(played)]
 
     def batches(self, purpose: int) -> list[Any]:
         return [self._sample(seat.learner, seat.replay, self._n, purpose) for seat in self.seats]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from iterq.agents import Agent, Learner
@@ -110,7 +111,7 @@ class Stepped(Fleet):
             time.sleep(2e-5)  # for threads of this process
 
     def evaluate(self) -> list[Evaluation]:
-        n = self.n
+        n = jnp.int32(self.n)
         found = [Evaluation([], []) for _ in self.seeds]
 
         def choose(obs: np.ndarray, t: int) -> np.ndarray:
@@ -118,7 +119,7 @@ class Stepped(Fleet):
             lanes = [x if wide() else x[0] for x in split]
             packed = [lane for group in self.groups for lane in group.lanes]
             actions = [self.programs.greedy(*args, n, t) for args in zip(packed, lanes, strict=True)]
-            return np.stack([self.of(actions, s) for s in range(len(self.seeds))])
+            return np.stack(self.each(actions))
 
         for s, total, length in self.stage.play(self.agent.config.frame_stack, choose):
             found[s].returns.append(total)

@@ -67,31 +67,35 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
         mean, log_std = jnp.split(actor.apply(params, obs), 2)
         return mean, jnp.clip(log_std, -20, 2)
 
-    def draw(params: Any, obs: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """a ~ π(s) and log π(a | s)."""
+    def squashed(params: Any, obs: Any, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """a ~ π(s) and log π(a | s), for ε ~ N(0, 1)."""
         mean, log_std = gaussian(params, obs)
-        epsilon = jax.random.normal(key, (m,))
         # a = tanh(u),  u = μ + σε
         u = mean + jnp.exp(log_std) * epsilon
         # log π(a) = Σ log N(u; μ, σ) - log(1 - tanh² u),  the latter being 2(log 2 - u - softplus(-2u))
         normal = -0.5 * epsilon**2 - log_std - 0.5 * math.log(2 * math.pi)
         return jnp.tanh(u), (normal - 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))).sum()
 
-    draw_all = jax.vmap(draw, (None, 0, 0))
+    def draw(params: Any, obs: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The same for every observation of a batch."""
+        return jax.vmap(squashed, (None, 0, 0))(params, obs, jax.random.normal(key, (len(obs), m)))
 
     def act(learner: Learner, head: Any, obs: Any, drawn: Noise) -> jax.Array:
-        action, _ = draw(learner.policy.actor, obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
+        epsilon = jax.random.normal(jax.random.wrap_key_data(drawn.key, impl="threefry2x32"), (m,))
+        action, _ = squashed(learner.policy.actor, obs, epsilon)
         return jnp.where(drawn.explore, drawn.action, action)
 
     def greedy(learner: Learner, obs: Any, key: jax.Array) -> jax.Array:
         return jax.vmap(lambda o: jnp.tanh(gaussian(learner.policy.actor, o)[0]))(obs)
 
-    def improve_critics(policy: Policy, chain: Chain, moments: Any, batch: Any, key: jax.Array) -> tuple[Chain, Any, jax.Array]:
-        of_actions, of_critics = jax.random.split(key)
-        next_action, log_pi = draw_all(policy.actor, batch.next_obs, jax.random.split(of_actions, batch_size))
+    def followed(policy: Policy, batch: Any, key: jax.Array) -> SoftTransition:
+        """The transitions of a batch with the next actions that all members share."""
+        next_action, log_pi = draw(policy.actor, batch.next_obs, key)
         given = dict(zip(SoftTransition._fields, batch, strict=False))
-        transition = SoftTransition(**given, next_action=next_action, bonus=-jnp.exp(policy.log_alpha) * log_pi)
-        chain, moments, losses = critic_step(chain, moments, transition, of_critics)
+        return SoftTransition(**given, next_action=next_action, bonus=-jnp.exp(policy.log_alpha) * log_pi)
+
+    def improve_critics(chain: Chain, moments: Any, batch: SoftTransition, key: jax.Array) -> tuple[Chain, Any, jax.Array]:
+        chain, moments, losses = critic_step(chain, moments, batch, key)
         # θ̄₀ ← τθ₁ + (1 - τ)θ̄₀
         return win.track(chain, config.tau), moments, losses.mean(1)
 
@@ -102,7 +106,7 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
         reads = {"min": jnp.min, "mean": jnp.mean}[config.actor_reads]
 
         def loss(params: Any) -> tuple[jax.Array, jax.Array]:
-            action, log_pi = draw_all(params, obs, jax.random.split(of_actions, batch_size))
+            action, log_pi = draw(params, obs, of_actions)
             q = jax.vmap(lambda o, a, k: reads(critic(o, a, k)))(obs, action, jax.random.split(of_critics, batch_size))
             # α log π(a | s) - Q(s, a)
             return (jnp.exp(policy.log_alpha) * log_pi - q).mean(), log_pi.mean()
@@ -114,21 +118,22 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
         return Policy(optax.apply_updates(policy.actor, updates), moments, policy.log_alpha + alpha_updates, alpha_moments)
 
     def learn(learner: Learner, batch: Any, n: Any, moving: bool = True) -> tuple[Learner, jax.Array]:
-        key, policy, utd = address(learner.root, LEARN, n), learner.policy, config.utd
-        keys = jax.random.split(key, utd + 1)
-        batches = jax.tree.map(lambda x: x.reshape(utd, batch_size, *x.shape[1:]), batch)
-        if utd == 1:
-            last = jax.tree.map(lambda x: x[0], batches)
-            chain, moments, losses = improve_critics(policy, learner.chain, learner.moments, last, keys[0])
+        of_actions, of_critics, of_actor = jax.random.split(address(learner.root, LEARN, n), 3)
+        # The policy stays what it is while the critics improve.
+        batch = followed(learner.policy, batch, of_actions)
+        if config.utd == 1:
+            chain, moments, losses = improve_critics(learner.chain, learner.moments, batch, of_critics)
         else:
 
             def body(carry: tuple[Chain, Any], given: tuple) -> tuple[tuple[Chain, Any], jax.Array]:
-                chain, moments, losses = improve_critics(policy, *carry, *given)
+                chain, moments, losses = improve_critics(*carry, *given)
                 return (chain, moments), losses
 
-            (chain, moments), losses = jax.lax.scan(body, (learner.chain, learner.moments), (batches, keys[:-1]))
-            last, losses = jax.tree.map(lambda x: x[-1], batches), losses.mean(0)
-        policy = improve_actor(policy, chain, last.obs, keys[-1])
+            batches = jax.tree.map(lambda x: x.reshape(config.utd, batch_size, *x.shape[1:]), batch)
+            given = batches, jax.random.split(of_critics, config.utd)
+            (chain, moments), losses = jax.lax.scan(body, (learner.chain, learner.moments), given)
+            losses = losses.mean(0)
+        policy = improve_actor(learner.policy, chain, batch.obs[-batch_size:], of_actor)
         return counting(learner._replace(chain=chain, moments=moments, policy=policy), losses, n), losses
 
     def diagnose(learner: Learner, batch: Any, n: Any) -> dict[str, jax.Array]:

@@ -33,7 +33,7 @@ def packer(example: Any) -> Packer:
     leaves, structure = jax.tree.flatten(example)
     if any(jnp.dtype(x.dtype).itemsize != 4 for x in leaves):
         raise TypeError("only 32-bit arrays can be packed")
-    small = [math.prod(x.shape) <= LARGE for x in leaves]
+    small = [math.prod(x.shape) < LARGE for x in leaves]
 
     def pack(tree: Any) -> Packed:
         arrays = [jnp.asarray(x) for x in jax.tree.leaves(tree)]

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen
 from gymnasium import spaces
 
 from iterq.actor_critic import actor_critic
 from iterq.agents import LEARN, address
 from iterq.api import load, make
 from iterq.bellman import Transition
-from iterq.critics import Critics, dropped
+from iterq.critics import Critics, LayerNorm, dropped
 from iterq.envs.base import Spec
 from iterq.envs.host import host_env
 from iterq.errors import Refusal
@@ -45,21 +46,21 @@ def textbook(features, lr, tau):
         return jax.vmap(lambda o, a, k: critics.apply({"params": params["critics"]}, o, a, k))(obs, action, keys)
 
     def policy(params, obs, key):
-        def one(obs, key):
+        def one(obs, noise):
             out = head.apply({"params": params["head"]}, torso.apply({"params": params["torso"]}, obs))
             mean, log_std = jnp.split(out, 2)
-            log_std, noise = jnp.clip(log_std, -20, 2), jax.random.normal(key, (M,))
+            log_std = jnp.clip(log_std, -20, 2)
             u = mean + jnp.exp(log_std) * noise
             log_prob = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
             return jnp.tanh(u), (log_prob - 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))).sum()
 
-        return jax.vmap(one)(obs, jax.random.split(key, BATCH))
+        return jax.vmap(one)(obs, jax.random.normal(key, (BATCH, M)))
 
     @jax.jit
     def update(state, batch, key):
         online, target, moments, actor, actor_moments, log_alpha, alpha_moments = state
-        alpha, keys = jnp.exp(log_alpha), jax.random.split(key, 2)
-        of_actions, of_critics = jax.random.split(keys[0])
+        alpha = jnp.exp(log_alpha)
+        of_actions, of_critics, of_actor = jax.random.split(key, 3)
         of_targets, of_losses = jax.random.split(of_critics)
         next_action, next_log_prob = policy(actor, batch.next_obs, of_actions)
         y = batch.reward + batch.discount * (q(target, batch.next_obs, next_action, of_targets).min(1) + -alpha * next_log_prob)
@@ -70,7 +71,7 @@ def textbook(features, lr, tau):
         updates, moments = adam.update(jax.grad(critic_loss)(online), moments)
         online = optax.apply_updates(online, updates)
         target = jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, online, target)
-        _, of_actions, of_critics = jax.random.split(keys[1], 3)
+        _, of_actions, of_critics = jax.random.split(of_actor, 3)
 
         def actor_loss(params):
             action, log_prob = policy(params, batch.obs, of_actions)
@@ -310,3 +311,31 @@ def test_a_simulator_that_breaks_down_stops_the_run_in_one_line():
     model = make("i-sac", Broken, K=2, checkpoint_every=0, **fields)
     with contextlib.closing(model), pytest.raises(Refusal, match="the loss of seed 0 was not finite at step"):
         model.learn(400)
+
+
+def test_layers_of_different_width_leave_out_units_independently():
+    keys = jax.random.split(jax.random.key(5), 2_000)
+    wide, narrow = (
+        np.asarray(jax.vmap(lambda key, n=n, i=i: dropped(jnp.ones(n), 0.5, key, i))(keys)) == 0 for i, n in enumerate((64, 16))
+    )
+    both = np.corrcoef(np.concatenate([wide, narrow], 1).T)
+    assert np.abs(both[:64, 64:]).max() < 6 / 2_000**0.5
+
+
+def test_layers_are_normalised_as_by_flax_and_so_is_their_gradient():
+    rng = np.random.default_rng(0)
+    x = jnp.array(rng.normal(3.0, 2.0, (32, 48)), jnp.float32)
+    weights = jnp.array(rng.normal(size=(32, 48)), jnp.float32)
+    ours, flax = LayerNorm(), linen.LayerNorm()
+    params = flax.init(jax.random.key(0), x[0])
+    params = jax.tree.map(lambda p: p + jnp.array(rng.normal(size=p.shape), jnp.float32), params)
+    assert jax.tree.structure(params) == jax.tree.structure(ours.init(jax.random.key(0), x[0]))
+
+    def value_and_gradients(layer):
+        def total(params, x):
+            return (weights * jnp.sin(jax.vmap(lambda x: layer.apply(params, x))(x))).sum()
+
+        return jax.value_and_grad(total, (0, 1))(params, x)
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4), *map(value_and_gradients, (ours, flax)))
+    assert np.all(np.isfinite(jax.grad(lambda x: LayerNorm().apply(params, x).sum())(jnp.zeros(48))))  # a layer without variance

@@ -175,7 +175,7 @@ def read_config(folder: Path) -> Config:
         return config_from(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     except OSError as error:
         below = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
-        raise Refusal(f"{folder} holds several runs, name one: {below}" if below else f"{folder} holds no run: {error.strerror}") from error
+        raise Refusal(f"{folder} holds no run: {f'name one of those in it, {below}' if below else error.strerror}") from error
     except ValueError as error:
         raise Refusal(f"{folder / CONFIG} is no JSON: {error}") from error
 

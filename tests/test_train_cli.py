@@ -345,7 +345,7 @@ def test_more_processes_than_environments_share_the_seeds(tmp_path, capsys, monk
             assert rows == [row for row in share[name] if seed_of(row) == seed]
             assert rows
     assert [row["steps"] for row in printed(capsys, "resume", tmp_path / "b", "--total-timesteps", "400", "--processes", "2")] == [400] * 2
-    with pytest.raises(Refusal, match="holds several runs, name one: seeds-3-3, seeds-4-5"):
+    with pytest.raises(Refusal, match="holds no run: name one of those in it, seeds-3-3, seeds-4-5"):
         command("eval", tmp_path / "b")
     page = printed(capsys, "report", tmp_path / "b", "--out", tmp_path / "page")
     assert page["labels"] == ["i-dqn"]

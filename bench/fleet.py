@@ -8,7 +8,6 @@ Everything in one run, the environments alone with the same number of them in th
 """
 
 import dataclasses
-import itertools
 import json
 import os
 import subprocess
@@ -20,6 +19,7 @@ import tyro
 
 from iterq.apart import FRACTION
 from iterq.config import WindowSizes
+from iterq.runs import shared_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +130,7 @@ def main(options: Options) -> None:
     print(json.dumps({"env": options.env, "S": options.S, "cores": len(os.sched_getaffinity(0)), **raw}), flush=True)
     for processes in options.processes:
         for K in options.K:
-            bounds = [options.S * i // processes for i in range(processes + 1)]
-            shares = [list(range(a, b)) for a, b in itertools.pairwise(bounds)]
+            shares = shared_out(tuple(range(options.S)), processes)
             children = [start(options, {"K": K, "seeds": share, "beside": processes}, processes) for share in shares]
             for child in children:
                 assert child.stdout

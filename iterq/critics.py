@@ -49,7 +49,7 @@ standardised.defvjp(_standardised, _standardised_backwards)
 
 
 class LayerNorm(nn.Module):
-    """`flax.linen.LayerNorm` of a vector, with a gradient that is half the work."""
+    """`flax.linen.LayerNorm` of a vector, except for how the gradient is computed."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-LARGE = 1 << 16  # elements
+LARGE = 1 << 16  # elements: a layer of 256 x 256 has a place of its own
 
 
 class Packed(NamedTuple):

@@ -38,9 +38,8 @@ def train(argv: list[str]) -> int:
 
 def divided(config: Config, out: Path, processes: int) -> dict[Path, Config]:
     """A run for every environment that `config` names. Where there are more processes than those, they share the seeds of each as well."""
-    envs, seeds = config.env.split(","), config.seeds
-    count = min(len(seeds), max(1, processes // len(envs)))
-    shares = [seeds[i:j] for i, j in itertools.pairwise(len(seeds) * i // count for i in range(count + 1))]
+    envs = config.env.split(",")
+    shares = shared_out(config.seeds, min(len(config.seeds), max(1, processes // len(envs))))
     runs: dict[Path, Config] = {}
     for env, share in itertools.product(envs, shares):
         words = [folder_of(env)] * (len(envs) > 1) + [f"seeds-{share[0]}-{share[-1]}"] * (len(shares) > 1)
@@ -48,6 +47,11 @@ def divided(config: Config, out: Path, processes: int) -> dict[Path, Config]:
     if len(runs) < len(envs) * len(shares):
         raise Refusal(f"--env {config.env} names an environment twice")
     return runs
+
+
+def shared_out(seeds: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+    """`count` shares of about the same size, in order."""
+    return [seeds[i:j] for i, j in itertools.pairwise(len(seeds) * i // count for i in range(count + 1))]
 
 
 def folder_of(env: str) -> str:

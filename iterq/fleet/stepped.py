@@ -111,7 +111,7 @@ class Stepped(Fleet):
             time.sleep(2e-5)  # for threads of this process
 
     def evaluate(self) -> list[Evaluation]:
-        n = jnp.int32(self.n)
+        n = jnp.int32(self.n)  # sent once, and not with every step
         found = [Evaluation([], []) for _ in self.seeds]
 
         def choose(obs: np.ndarray, t: int) -> np.ndarray:

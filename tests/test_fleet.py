@@ -396,3 +396,21 @@ def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_
         model.learn(0)
         checkpoint.restore(checkpoint.newest(tmp_path, ""), model.session.fleet)
         assert differing(states_of(model.learn(43)), kept["device"]) == []
+
+
+@pytest.mark.usefixtures("compiled_quickly", "mapped")
+@pytest.mark.parametrize("place", ["device", "host"])
+def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_a_stop(place, tmp_path):
+    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1}
+    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+        whole = states_of(model.learn(90))
+    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+        fleet = model.learn(0).session.fleet
+        for _ in fleet.advancing(90, lambda: fleet.n >= 47):
+            pass
+        assert {(group.n, group.learned) for group in fleet.groups} == {(47, 48)}
+        checkpoint.save(tmp_path, fleet, "", {}, 0.0)
+    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+        model.learn(0)
+        checkpoint.restore(checkpoint.newest(tmp_path, ""), model.session.fleet)
+        assert differing(states_of(model.learn(43)), whole) == []

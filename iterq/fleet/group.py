@@ -111,6 +111,11 @@ class Group:
         self.taken = self.actions() if n else np.zeros(len(self.seeds), self.agent.spec.action)
         self.envs.begin(self.taken, n)
         self.stepping = True
+        self.improve()
+
+    def improve(self) -> None:
+        """Have the gradient step of step n + 1 done, if there is one and it is not done yet."""
+        n = self.n + 1
         if self.learned < n and learns(self.agent.config, n):
             self.learn(n)
             self.learned = n

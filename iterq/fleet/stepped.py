@@ -80,7 +80,7 @@ class Stepped(Fleet):
             for group in running:
                 try:
                     if group.ready():
-                        self._move(group)
+                        self._move(group, target)
                         moved = True
                 except Exception as error:  # noqa: BLE001, raised again when all groups have come to rest
                     group.stepping, failures[group] = False, error
@@ -90,11 +90,14 @@ class Stepped(Fleet):
         if failures:
             raise next(iter(failures.values()))
 
-    def _move(self, group: Group) -> None:
-        if group.stepping:
-            self.ended += group.finish()
-        else:
+    def _move(self, group: Group, target: int) -> None:
+        if not group.stepping:
             group.begin()
+            return
+        self.ended += group.finish()
+        if wide() and group.n < target:
+            # Called before the actions are known, the gradient step of the next step follows the acting without a gap.
+            group.improve()
 
     def wait(self) -> None:
         asked = [group for group in self.groups if not group.stepping]

@@ -3,8 +3,8 @@
     python bench/calls.py --env HalfCheetah-v5 --algorithm i-sac --S 10 --K 4
     python bench/calls.py --env Breakout --S 16 --trace      # and what XLA's runtime and the device do meanwhile
 
-Medians over all steps, measured inside the training loop. `see` and `learn` are calls of the device; `chosen` is how long after `see` the
-actions are in the host's memory, `told` how long until JAX says so.
+Medians over all steps, measured inside the training loop; flags for XLA come from XLA_FLAGS as ever. `see` and `learn` are calls of the
+device; `chosen` is how long after `see` the actions are in the host's memory, `told` how long until JAX says so.
 """
 
 import collections
@@ -36,6 +36,8 @@ class Options:
     """Steps that are measured."""
     buffer_size: int = 20_000
     """Rows of the replay."""
+    apart: bool = False
+    """Give every group programs of its own, which are then called with the same arrays every time."""
     trace: bool = False
     """Also profile a tenth as many steps."""
 
@@ -111,9 +113,12 @@ def main(options: Options) -> None:
 
     fields: Any = {"learning_starts": 400, "buffer_size": options.buffer_size, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
     model = make(options.algorithm, options.env, K=options.K, seeds=options.S, epsilon_decay=1, replay="device", **fields)
-    model.learn(600)
+    model.learn(0)
     assert model.session
     fleet: Any = model.session.fleet
+    for group in fleet.groups if options.apart else ():
+        group.shared = type(group.shared)(group.agent, group.memory)
+    model.learn(600)
     if options.trace:  # before clocks are in the way
         traced(model, max(1, options.steps // 10))
     times: dict[str, list[float]] = collections.defaultdict(list)
@@ -124,7 +129,8 @@ def main(options: Options) -> None:
     jax.block_until_ready([group.lanes for group in fleet.groups])
     tick = 1e6 * (time.perf_counter() - started) / options.steps
     told = {name: {"us": round(float(np.median(x)), 1), "per_step": len(x) / options.steps} for name, x in times.items()}
-    print(json.dumps({**dataclasses.asdict(options), "device": jax.devices()[0].device_kind, "groups": len(fleet.groups), "tick_us": round(tick)}))
+    device = jax.devices()[0].device_kind
+    print(json.dumps({**dataclasses.asdict(options), "device": device, "groups": len(fleet.groups), "tick_us": round(tick)}))
     print(json.dumps(told))
     model.close()
 

@@ -95,8 +95,9 @@ class Stepped(Fleet):
             group.begin()
             return
         self.ended += group.finish()
-        if wide() and group.n < target:
-            # Called before the actions are known, the gradient step of the next step follows the acting without a gap.
+        if wide() and len(self.groups) == 1 and group.n < target:
+            # Called before the actions are known, the next gradient step follows the acting without a gap. Of several groups, another
+            # one fills that gap, whose acting should not wait for this.
             group.improve()
 
     def wait(self) -> None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 LARGE = 1 << 16  # elements: a layer of 256 x 256 has a place of its own
+MIDDLING = 5_000  # elements: on a GPU, a matrix product needs such a layer by itself, and would have it copied out of the vector first
 
 
 class Packed(NamedTuple):
@@ -28,12 +29,12 @@ class Packer(NamedTuple):
     unpack: Callable[[Packed], Any]
 
 
-def packer(example: Any) -> Packer:
-    """For trees with the structure, shapes and 32-bit types of `example`."""
+def packer(example: Any, large: int = LARGE) -> Packer:
+    """For trees with the structure, shapes and 32-bit types of `example`; leaves of `large` elements and more keep their place."""
     leaves, structure = jax.tree.flatten(example)
     if any(jnp.dtype(x.dtype).itemsize != 4 for x in leaves):
         raise TypeError("only 32-bit arrays can be packed")
-    small = [math.prod(x.shape) < LARGE for x in leaves]
+    small = [math.prod(x.shape) < large for x in leaves]
 
     def pack(tree: Any) -> Packed:
         arrays = [jnp.asarray(x) for x in jax.tree.leaves(tree)]

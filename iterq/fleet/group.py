@@ -12,7 +12,7 @@ from iterq.envs.host import HostEnv
 from iterq.envs.stepping import TRAINING, Answer, Episode
 from iterq.envs.workers import stepping
 from iterq.fleet.base import counted, counts, learns, lift, wide
-from iterq.pack import Packed, Packer, packer
+from iterq.pack import LARGE, MIDDLING, Packed, Packer, packer
 from iterq.programs import program
 from iterq.replay import Memory
 
@@ -24,7 +24,9 @@ class Shared:
 
     def __init__(self, agent: Agent, memory: Memory) -> None:
         self.agent, self.memory = agent, memory
-        self.learners: Packer = packer(jax.eval_shape(agent.init, jnp.uint32(0)))
+        # A place of its own costs an array time in every call. It saves some in an update, and more if there is one in every step.
+        large = MIDDLING if wide() and agent.config.G == 1 else LARGE
+        self.learners: Packer = packer(jax.eval_shape(agent.init, jnp.uint32(0)), large)
         self.noises: Packer = packer(jax.eval_shape(agent.noise, jnp.zeros(2, jnp.uint32), 0))
 
         def greedy(learner: Packed, obs: Any, n: Any, t: Any) -> Any:

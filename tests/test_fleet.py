@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import iterq
 from iterq import checkpoint, loop
@@ -20,6 +22,7 @@ from iterq.envs.pure import cart_pole
 from iterq.envs.stepping import TRAINING, episode_seed
 from iterq.errors import Refusal
 from iterq.fleet import base, group, on_device, on_host, stepped
+from iterq.pack import packer
 from iterq.presets import configure
 
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
@@ -367,11 +370,39 @@ def test_rows_move_in_pieces_between_the_host_and_a_lane_of_many_agents(count, m
     np.testing.assert_array_equal(base.with_rows(jnp.array(lane), 2, new), expected)
 
 
+LEAVES = st.tuples(st.sampled_from(["float32", "int32", "uint32"]), st.lists(st.integers(0, 4), max_size=3))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(LEAVES, min_size=1, max_size=6), st.integers(1, 30))
+def test_what_is_packed_comes_back_bit_for_bit(leaves, large):
+    rng = np.random.default_rng(0)
+    tree = [rng.integers(0, 256, (*shape, 4), np.uint8).view(kind).reshape(shape) for kind, shape in leaves]
+    small = packer(tree, large)
+    assume(any(x.size < large for x in tree))
+    packed = small.pack(tree)
+    assert [x.shape for x in packed.large] == [x.shape for x in tree if x.size >= large]
+    assert packed.words.shape == (sum(x.size for x in tree if x.size < large),)
+    for ours, x in zip(small.unpack(packed), tree, strict=True):
+        assert (ours.dtype, np.asarray(ours).tobytes()) == (x.dtype, x.tobytes())
+
+
 @pytest.fixture
 def mapped(monkeypatch):
     """Agents side by side in one program, as on an accelerator."""
     for module in (base, group, on_device, on_host, stepped, loop):
         monkeypatch.setattr(module, "wide", lambda: True)
+
+
+@pytest.mark.usefixtures("compiled_quickly", "mapped")
+def test_layers_have_a_place_of_their_own_on_an_accelerator_if_there_is_an_update_in_every_step():
+    places = {}
+    for G in (1, 4):
+        with contextlib.closing(make("sac", "Pendulum-v1", seeds=2, features=(80, 80), replay="device", G=G)) as model:
+            (lane,) = model.learn(0).session.fleet.groups[0].lanes
+            places[G] = [x.shape[1:] for x in lane.large]
+    assert places[4] == []
+    assert sorted(set(places[1])) == [(2, 80, 80), (80, 80)]  # of two critics, and of the actor
 
 
 @pytest.mark.usefixtures("mapped")

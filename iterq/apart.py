@@ -42,7 +42,9 @@ def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dic
                     told.add(child)
             time.sleep(0.05)
     found: dict[str, dict[str, Any]] = {}
-    for child, said in [(child, child.communicate()[0]) for child in children]:
+    answers = [(child, child.communicate()[0]) for child in children]
+    # What one that was told to stop has to say is not why.
+    for child, said in sorted(answers, key=lambda answer: answer[0] in told):
         try:
             answer = json.loads(said)
         except ValueError:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import iterq
-from iterq import cli
+from iterq import apart, cli
 from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, PRESETS, configure
 from iterq.reproduce import EXPERIMENTS
@@ -325,6 +325,19 @@ def test_runs_in_several_processes_are_the_same_runs(tmp_path, capsys, monkeypat
         command(*words, tmp_path / "b", "--processes", "2")
     with pytest.raises(Refusal, match="--processes must be at least 1, got none"):
         command(*words, tmp_path / "c", "--processes", "none")
+
+
+def test_of_several_processes_the_one_that_failed_says_why(tmp_path, monkeypatch):
+    say = "import json, sys; print(json.dumps({'refused': sys.argv[1]})); sys.exit(2)"
+    wait = "import signal; signal.sigwait([signal.SIGTERM]); "
+
+    def start(runs, share, *_):
+        program = [say, "the disk is full"] if share == [tmp_path / "b"] else [wait + say, "interrupted"]
+        return subprocess.Popen([sys.executable, "-c", *program], stdout=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(apart, "_start", start)
+    with pytest.raises(Refusal, match=r"^the disk is full$"):
+        apart.go_on_apart({tmp_path / name: None for name in "abc"}, True, 3)
 
 
 def test_more_processes_than_environments_share_the_seeds(tmp_path, capsys, monkeypatch, programs):

@@ -1,7 +1,7 @@
 """Where a step of a fleet goes: microseconds of the one thread that serves it, call by call, and how long actions are on their way.
 
     python bench/calls.py --env HalfCheetah-v5 --algorithm i-sac --S 10 --K 4
-    python bench/calls.py --env Breakout --S 16 --trace      # and what XLA's runtime and the device do meanwhile
+    python bench/calls.py --env Breakout --algorithm i-dqn --S 16 --K 5 --trace      # and what XLA's runtime and the device do
 
 Medians over all steps, measured inside the training loop; flags for XLA come from XLA_FLAGS as ever. `see` and `learn` are calls of the
 device; `chosen` is how long after `see` the actions are in the host's memory, `told` how long until JAX says so.
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tyro
+from fleet import PLAIN
 
 TRACED = "--xla_enable_command_buffers_during_profiling=true"  # otherwise a profile shows another program
 
@@ -111,8 +112,8 @@ def main(options: Options) -> None:
 
     from iterq.api import make
 
-    fields: Any = {"learning_starts": 400, "buffer_size": options.buffer_size, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
-    model = make(options.algorithm, options.env, K=options.K, seeds=options.S, epsilon_decay=1, replay="device", **fields)
+    fields: Any = {"seeds": options.S, "K": options.K, "buffer_size": options.buffer_size, "replay": "device"}
+    model = make(options.algorithm, options.env, **fields, **PLAIN)
     model.learn(0)
     assert model.session
     fleet: Any = model.session.fleet

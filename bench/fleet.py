@@ -21,6 +21,9 @@ from iterq.apart import FRACTION
 from iterq.config import WindowSizes
 from iterq.runs import shared_out
 
+# Training and nothing else, soon at the final share of random actions.
+PLAIN: dict[str, Any] = {"learning_starts": 400, "epsilon_decay": 1, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -79,9 +82,8 @@ def loop(options: Options, K: int, seeds: list[int], beside: int) -> dict[str, A
     from iterq.fleet.group import AHEAD
 
     Workers.beside = beside
-    fields: Any = {"learning_starts": 400, "buffer_size": options.buffer_size, "log_every": 10**9, "checkpoint_every": 0, "eval_every": 0}
-    fields |= {"torso": options.torso} if options.torso else {}
-    model = make(options.algorithm, options.env, K=K, seeds=tuple(seeds), epsilon_decay=1, **fields)
+    fields: Any = PLAIN | ({"torso": options.torso} if options.torso else {})
+    model = make(options.algorithm, options.env, K=K, seeds=tuple(seeds), buffer_size=options.buffer_size, **fields)
     model.learn(600)
     assert model.session
     fleet: Any = model.session.fleet

@@ -4,11 +4,10 @@
     python bench/calls.py --env Breakout --algorithm i-dqn --S 16 --K 5 --trace      # and what XLA's runtime and the device do
 
 Medians over all steps, measured inside the training loop; flags for XLA come from XLA_FLAGS as ever. `see` and `learn` are calls of the
-device; `chosen` is how long after `see` the actions are in the host's memory, `told` how long until JAX says so.
+device; `acted` is how long after `see` the actions are known.
 """
 
 import collections
-import ctypes
 import dataclasses
 import glob
 import json
@@ -37,8 +36,6 @@ class Options:
     """Steps that are measured."""
     buffer_size: int = 20_000
     """Rows of the replay."""
-    apart: bool = False
-    """Give every group programs of its own, which are then called with the same arrays every time."""
     trace: bool = False
     """Also profile a tenth as many steps."""
 
@@ -61,26 +58,20 @@ def watch(group: Any, times: dict[str, list[float]]) -> None:
     timed(group, "learn", "learn")
     timed(group.envs, "begin", "begin")
     timed(group.envs, "finish", "finish")
-    see, acted, looks = group.see, group.acted, []
+    see, acted, seen = group.see, group.acted, []
 
-    def watched(*args: Any) -> None:
+    def seeing(*args: Any) -> None:
         see(*args)
-        place = (ctypes.c_uint8 * group.chosen.nbytes).from_address(group.chosen.unsafe_buffer_pointer())
-        looks[:] = [(time.perf_counter(), bytes(place), place)]
+        seen[:] = [time.perf_counter()]
 
-    def looked() -> bool:
-        ready = acted()
-        if looks:
-            looks.append((time.perf_counter(), bytes(looks[0][2]), looks[0][2]))
-            # Where the actions are those that lay there before, it cannot be seen when they came.
-            if ready and len(looks) > 1 and looks[0][1] != looks[-1][1]:
-                times["chosen"].append(1e6 * (next(at for at, found, _ in looks if found == looks[-1][1]) - looks[0][0]))
-                times["told"].append(1e6 * (looks[-1][0] - looks[0][0]))
-            if ready:
-                looks.clear()
-        return ready
+    def asked() -> bool:
+        if not acted():
+            return False
+        times["acted"].extend(1e6 * (time.perf_counter() - at) for at in seen)
+        seen.clear()
+        return True
 
-    group.see, group.acted = watched, looked
+    group.see, group.acted = seeing, asked
 
 
 def traced(model: Any, steps: int) -> None:
@@ -117,8 +108,6 @@ def main(options: Options) -> None:
     model.learn(0)
     assert model.session
     fleet: Any = model.session.fleet
-    for group in fleet.groups if options.apart else ():
-        group.shared = type(group.shared)(group.agent, group.memory)
     model.learn(600)
     if options.trace:  # before clocks are in the way
         traced(model, max(1, options.steps // 10))

@@ -22,6 +22,7 @@ from iterq.envs.pure import cart_pole
 from iterq.envs.stepping import TRAINING, episode_seed
 from iterq.errors import Refusal
 from iterq.fleet import base, group, on_device, on_host, stepped
+from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import packer
 from iterq.presets import configure
 
@@ -388,13 +389,13 @@ def test_what_is_packed_comes_back_bit_for_bit(leaves, large):
 
 
 @pytest.fixture
-def mapped(monkeypatch):
+def side_by_side(monkeypatch):
     """Agents side by side in one program, as on an accelerator."""
     for module in (base, group, on_device, on_host, stepped, loop):
         monkeypatch.setattr(module, "wide", lambda: True)
 
 
-@pytest.mark.usefixtures("compiled_quickly", "mapped")
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
 def test_layers_have_a_place_of_their_own_on_an_accelerator_if_there_is_an_update_in_every_step():
     places = {}
     for G in (1, 4):
@@ -405,14 +406,14 @@ def test_layers_have_a_place_of_their_own_on_an_accelerator_if_there_is_an_updat
     assert sorted(set(places[1])) == [(2, 80, 80), (80, 80)]  # of two critics, and of the actor
 
 
-@pytest.mark.usefixtures("mapped")
+@pytest.mark.usefixtures("side_by_side")
 def test_agents_that_learn_at_every_step_stay_together_on_an_accelerator():
     assert stepped.groups_for(10, 1, configure("sac", "mujoco", env="Hopper-v5")) == 1
     assert stepped.groups_for(16, 1, configure("dqn", "paper", env="Pong")) == 4
     assert stepped.groups_for(16, 2, configure("dqn", "paper", env="Pong", G=1)) == 2
 
 
-@pytest.mark.usefixtures("compiled_quickly", "mapped")
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
 @pytest.mark.parametrize(("algorithm", "env", "more"), [("i-sac", "Pendulum-v1", {"batch_size": 8}), ("i-dqn", "CartPole-v1", {"K": 2})])
 def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_stopped(algorithm, env, more, tmp_path):
     fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, **more}
@@ -429,10 +430,10 @@ def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_
         assert differing(states_of(model.learn(43)), kept["device"]) == []
 
 
-@pytest.mark.usefixtures("compiled_quickly", "mapped")
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
 @pytest.mark.parametrize("place", ["device", "host"])
 def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_a_stop(place, tmp_path):
-    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1}
+    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1, "utd": 2}
     with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
         whole = states_of(model.learn(90))
     with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
@@ -445,3 +446,31 @@ def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_
         model.learn(0)
         checkpoint.restore(checkpoint.newest(tmp_path, ""), model.session.fleet)
         assert differing(states_of(model.learn(43)), whole) == []
+
+
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
+def test_actions_are_seen_in_memory_with_the_number_of_their_step():
+    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": "device", "G": 1}
+    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+        (group,) = model.learn(47).session.fleet.groups
+        assert group.actions().tolist() == np.asarray(group.told)[:, 0].view(np.float32).tolist()
+        assert (group.place[:, 0] ^ group.place[:, 1] == 48).all()
+        group.place[:], group.chosen = 0, None
+        assert not group.acted()
+        group.place[0] = [[7], [7 ^ 48]]  # of one agent of four
+        assert not group.acted()
+        group.place[:] = np.array([7, 7 ^ 47])[:, None]  # of the step before
+        assert not group.acted()
+        group.place[:] = np.array([7, 7 ^ 48])[:, None]
+        assert group.acted()
+        assert group.chosen.view(np.int32).tolist() == [[7]] * 4
+
+
+def test_an_array_lies_in_memory_that_the_host_writes_and_a_program_returns_it_there():
+    array, seen = mapped(np.arange(6, dtype=np.int32).reshape(2, 3))
+    seen[1, 2] = 40
+    assert np.asarray(array + 1).tolist() == [[1, 2, 3], [4, 5, 41]]
+    array = jax.jit(lambda x: 2 * x, donate_argnums=0)(array)
+    jax.block_until_ready(array)
+    assert same_memory(array, seen)
+    assert seen.tolist() == [[0, 2, 4], [6, 8, 80]]

@@ -133,6 +133,10 @@ class Group:
         self.see(self.n + 1, answer, self.taken)
         return [episode._replace(agent=self.first + episode.agent) for episode in self.envs.ended()]
 
+    def close(self) -> None:
+        """Let go of the environments."""
+        self.envs.close()
+
     def look_ahead(self, n: int) -> None:
         """Have the noise of step `n`."""
         if self.ahead != n // AHEAD:

@@ -3,7 +3,7 @@
 What goes in and out travels packed: the answers as records of the replay, `meta` as a few words per agent.
 """
 
-import ctypes
+import contextlib
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -17,11 +17,12 @@ from iterq.agents import SAMPLE, Agent, address
 from iterq.envs.stepping import Answer
 from iterq.fleet.base import lift, rows_of, wide, with_rows
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
+from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import Packed
 from iterq.programs import program
 from iterq.replay import Memory, Replay, answers, close_row, empty, observe, open_row, opens, reader, sample
 
-PINNED = "pinned_host"
+OFTEN = 1000  # looks into memory after which JAX is asked
 
 
 class DevicePrograms(Shared):
@@ -45,11 +46,17 @@ class DevicePrograms(Shared):
         def action_of(meta: Any) -> Any:
             return jax.lax.bitcast_convert_type(meta[..., 4:], kind.base).reshape(*meta.shape[:-1], *kind.shape)
 
-        def see_all(replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> tuple[list[Replay], Any, Any]:
-            rows = jax.device_put(rows, jax.memory.Space.Device) if self.pinned else rows
+        def tell(meta: Any) -> Any:
+            """(agents, 2, words) the actions twice, the second time with the number of the step in every word: see `DeviceGroup.acted`."""
+            return jnp.stack([meta[:, 4:], meta[:, 4:] ^ meta[:, 3:4]], 1)
+
+        def see_all(told: Any, replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> Any:
+            """`told`: what this returned before, whose memory is used again."""
             done = of_group(see, (lanes, replays, meta, rows, noise))
-            meta = joined([meta for _, meta in done])
-            return [replay for replay, _ in done], meta, action_of(meta)
+            # Whoever sees the new `told` may write into `rows` again, so all else is done before.
+            replays, meta = jax.lax.optimization_barrier(([replay for replay, _ in done], joined([meta for _, meta in done])))
+            # No step has a negative number, but XLA does not know, and so writes nothing to this memory before.
+            return jnp.where(meta[:, None, 3:4] < 0, told, tell(meta)), replays, meta
 
         def draw(learner: Packed, replay: Replay, meta: Any, purpose: int) -> Any:
             key = address(learners.unpack(learner).root, purpose, meta[3])
@@ -66,25 +73,11 @@ class DevicePrograms(Shared):
             """f of lane `j`, given what is known of all agents."""
             return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
-        # The program itself fetches the answers from the host's memory and puts the actions there: to send and to ask takes longer.
-        device = jax.devices()[0]
-        there = wide() and any(memory.kind == PINNED for memory in device.addressable_memories())
-        self.pinned = jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED) if there else None
-        self.see = program(see_all, donate_argnums=(0, 1), **({"out_shardings": (None, None, self.pinned)} if there else {}))
+        self.see = program(see_all, donate_argnums=(0, 1, 2))
         # The host knows at which steps the window moves, and a program that need not ask is shorter.
         self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
         self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
         self.empty = program(lift(lambda agent: empty(memory)._replace(counts=None)))
-
-    def letter(self, agents: int) -> tuple[Any, Any]:
-        """What `see` takes as `rows`, and the same memory to write into, as records. It may be written again when `see` has answered."""
-        rows: Any = np.zeros(agents, self.memory.row)
-        words = rows.view(np.uint8).reshape(agents, -1)
-        if not self.pinned:
-            return words, rows
-        words = jax.device_put(words, self.pinned)
-        place = (ctypes.c_uint8 * words.nbytes).from_address(words.unsafe_buffer_pointer())
-        return words, np.frombuffer(place, self.memory.row)
 
 
 class DeviceGroup(Group):
@@ -101,20 +94,48 @@ class DeviceGroup(Group):
         self.kind = self.agent.spec.action
         start = [1, 0, 0, 0] + [0] * (self.kind.itemsize // 4)
         self.meta: Any = jnp.tile(jnp.array(start, jnp.int32), (len(self.seeds), 1))
-        self.chosen: Any = np.zeros(len(self.seeds), self.kind)
-        self.letter, rows = self.shared.letter(len(self.seeds))
+        self.chosen: np.ndarray | None = np.zeros(len(self.seeds), self.kind)  # None: not known yet
+        # Where the actions are written to, and where the answers are read from: memory that both sides see, if there is such.
+        self.told, self.place = self._mapped(np.zeros((len(self.seeds), 2, self.kind.itemsize // 4), np.int32))
+        rows = np.zeros((len(self.seeds), self.memory.row.itemsize), np.uint8)
+        self.letter, letter = self._mapped(rows)
+        rows = (rows if letter is None else letter).view(self.memory.row)[:, 0]
         self.rows = [rows[name] for name in Answer._fields]
+        self.looks = 0
+
+    def _mapped(self, values: np.ndarray) -> tuple[Any, np.ndarray | None]:
+        return mapped(values) if wide() else (values, None)
 
     def acted(self) -> bool:
-        return isinstance(self.chosen, np.ndarray) or self.chosen.is_ready()
+        """Looks into the memory that the device writes to, since JAX tells of it later.
+
+        Every word w of the actions of step n comes twice, as w and as w ^ n. So w ^ (w ^ n) = n only when the first of the two is the
+        new one, whether or not the second has come too: the old ones are w' and w' ^ (n - 1).
+        """
+        if self.chosen is not None:
+            return True
+        self.looks += 1
+        if self.place is not None and (self.place[:, 0] ^ self.place[:, 1] == self.n + 1).all():
+            self.chosen = self._chosen(self.place)
+        elif (self.place is None or self.looks % OFTEN == 0) and self.told.is_ready():
+            self.chosen = self._chosen(np.asarray(self.told))
+        return self.chosen is not None
 
     def actions(self) -> np.ndarray:
-        return np.asarray(self.chosen)
+        if self.chosen is None:
+            self.chosen = self._chosen(np.asarray(self.told))
+        return self.chosen
+
+    def _chosen(self, told: np.ndarray) -> np.ndarray:
+        return told[:, 0].copy().view(self.kind.base).reshape(len(self.seeds), *self.kind.shape)
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
         for row, told in zip(self.rows, answer, strict=True):
             row[:] = told
-        self.replays, self.meta, self.chosen = self.shared.see(self.replays, self.meta, self.lanes, self.letter, self.noise)
+        self.told, self.replays, self.meta = self.shared.see(self.told, self.replays, self.meta, self.lanes, self.letter, self.noise)
+        self.chosen = None
+        if self.place is not None and not same_memory(self.told, self.place):
+            self.place = None
 
     def batches(self, purpose: int) -> list[Any]:
         return [self.shared.draw(purpose)(*args) for args in self._lanes()]
@@ -146,3 +167,8 @@ class DeviceGroup(Group):
         self.meta = self.meta.at[j].set(np.array([kept.head, *kept.replay.counts, n, *action.reshape(-1).view(np.int32)], np.int32))
         self.chosen = self.actions().copy()
         self.chosen[j] = action
+
+    def close(self) -> None:
+        super().close()
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.block_until_ready(self.told)  # before its memory is let go of

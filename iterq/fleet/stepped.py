@@ -38,13 +38,17 @@ class Stepped(Fleet):
         groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside, agent.config))]
         super().__init__(agent, groups)
         self.kind = kind
-        self.programs = (HostPrograms if on_host else DevicePrograms)(agent, self.memory)
+        make = HostPrograms if on_host else DevicePrograms
+        # On a GPU, XLA keeps the kernels of a program as a graph for the arrays of its last call: groups that share one have it recorded
+        # again and again.
+        programs = [make(agent, self.memory) for _ in (groups if wide() else groups[:1])]
+        self.programs = programs[0]
         lanes = [self.programs.pack(learner) for learner in self.start(agent.init)]
         starts = np.cumsum([0, *map(len, groups)]).tolist()
         lanes = [[lane] for lane in lanes] if wide() else [lanes[i:j] for i, j in itertools.pairwise(starts)]
         self.groups: list[Group] = [
-            (HostGroup if on_host else DeviceGroup)(self.programs, kind, group, start, mine)
-            for group, start, mine in zip(groups, starts, lanes, strict=False)
+            (HostGroup if on_host else DeviceGroup)(own, kind, group, start, mine)
+            for own, group, start, mine in zip(itertools.cycle(programs), groups, starts, lanes, strict=False)
         ]
         self._at = [(group, j) for group in self.groups for j in range(len(group.seeds))]
         self.stage = Stage(kind, self.seeds, agent.config.eval_episodes)
@@ -95,9 +99,8 @@ class Stepped(Fleet):
             group.begin()
             return
         self.ended += group.finish()
-        if wide() and len(self.groups) == 1 and group.n < target:
-            # Called before the actions are known, the next gradient step follows the acting without a gap. Of several groups, another
-            # one fills that gap, whose acting should not wait for this.
+        if wide() and self.agent.config.utd > 1 and group.n < target:
+            # An accelerator that is busy with updates all the time gets the next one before the actions are known, to do it without a gap.
             group.improve()
 
     def wait(self) -> None:
@@ -152,4 +155,4 @@ class Stepped(Fleet):
     def close(self) -> None:
         self.stage.close()
         for group in self.groups:
-            group.envs.close()
+            group.close()

@@ -3,8 +3,8 @@
     python bench/calls.py --env HalfCheetah-v5 --algorithm i-sac --S 10 --K 4
     python bench/calls.py --env Breakout --algorithm i-dqn --S 16 --K 5 --trace      # and what XLA's runtime and the device do
 
-Medians over all steps, measured inside the training loop; flags for XLA come from XLA_FLAGS as ever. `see` and `learn` are calls of the
-device; `acted` is how long after `see` the actions are known.
+Medians over all steps, measured inside the training loop; flags for XLA come from XLA_FLAGS as ever. `see`, `learn` and `see_and_learn`
+are calls of the device; `acted` is how long after the first or the last of them the actions are known.
 """
 
 import collections
@@ -54,15 +54,18 @@ def watch(group: Any, times: dict[str, list[float]]) -> None:
 
         setattr(owner, name, timing)
 
-    timed(group, "see", "see")
-    timed(group, "learn", "learn")
+    for name in ("see", "learn", "see_and_learn"):
+        timed(group, name, name)
     timed(group.envs, "begin", "begin")
     timed(group.envs, "finish", "finish")
-    see, acted, seen = group.see, group.acted, []
+    acted, seen = group.acted, []
 
-    def seeing(*args: Any) -> None:
-        see(*args)
-        seen[:] = [time.perf_counter()]
+    def noting(f: Callable) -> Callable:
+        def seeing(*args: Any) -> None:
+            f(*args)
+            seen[:] = [time.perf_counter()]
+
+        return seeing
 
     def asked() -> bool:
         if not acted():
@@ -71,7 +74,7 @@ def watch(group: Any, times: dict[str, list[float]]) -> None:
         seen.clear()
         return True
 
-    group.see, group.acted = seeing, asked
+    group.see, group.see_and_learn, group.acted = noting(group.see), noting(group.see_and_learn), asked
 
 
 def traced(model: Any, steps: int) -> None:

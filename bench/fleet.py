@@ -94,13 +94,14 @@ def loop(options: Options, K: int, seeds: list[int], beside: int) -> dict[str, A
     rest()
     print("ready", flush=True)
     sys.stdin.readline()
-    rates = []
+    rates, piece = [], 20
     for _ in range(4):  # the first brings everything up to speed
         first, started = fleet.n, time.perf_counter()
         while time.perf_counter() - started < options.seconds:
-            model.learn(20)
+            model.learn(piece)
         rest()
         rates.append(len(seeds) * (fleet.n - first) / (time.perf_counter() - started))
+        piece = max(20, int(rates[-1] / len(seeds) / 4))  # a quarter of a second: a run looks up that seldom, too
     # At a step that has one, and among those that randomness is drawn for.
     model.learn(-fleet.n % AHEAD + 1)
     times, step = [], -(-fleet.n // model.config.G) * model.config.G

@@ -409,8 +409,9 @@ def test_layers_have_a_place_of_their_own_on_an_accelerator_if_there_is_an_updat
 @pytest.mark.usefixtures("side_by_side")
 def test_agents_that_learn_at_every_step_stay_together_on_an_accelerator():
     assert stepped.groups_for(10, 1, configure("sac", "mujoco", env="Hopper-v5")) == 1
-    assert stepped.groups_for(16, 1, configure("dqn", "paper", env="Pong")) == 4
-    assert stepped.groups_for(16, 2, configure("dqn", "paper", env="Pong", G=1)) == 2
+    assert stepped.groups_for(32, 1, configure("dqn", "paper", env="Pong")) == 4
+    assert stepped.groups_for(16, 1, configure("dqn", "paper", env="Pong", G=1)) == 2
+    assert stepped.groups_for(16, 2, configure("dqn", "paper", env="Pong")) == 1
 
 
 @pytest.mark.usefixtures("compiled_quickly", "side_by_side")
@@ -433,7 +434,7 @@ def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_
 @pytest.mark.usefixtures("compiled_quickly", "side_by_side")
 @pytest.mark.parametrize("place", ["device", "host"])
 def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_a_stop(place, tmp_path):
-    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1, "utd": 2}
+    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1}
     with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
         whole = states_of(model.learn(90))
     with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:

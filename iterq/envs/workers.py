@@ -46,9 +46,10 @@ class Workers(HostEnvs):
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every environment
         self._silent: set[int] = set()  # pipes from workers that have something to do
-        look = jax.default_backend() != "cpu" and self.purpose == TRAINING
-        shares = np.array_split(np.arange(count), min(count, max(1, cores - look)))
+        most = -(-count // cores)  # of one worker, whom all others wait for: no more workers than that takes
+        shares = np.array_split(np.arange(count), -(-count // most))
         # Where this process waits for an accelerator without sleeping, it can look for answers as well. One core is left to it.
+        look = jax.default_backend() != "cpu" and self.purpose == TRAINING
         self.looking = look and Workers.busy + len(shares) < cores
         Workers.busy += len(shares) if self.looking else 0
         told = {"action": (spec.action.base.str, spec.action.shape), "frame": (spec.dtype, spec.shape)}

@@ -87,6 +87,11 @@ class Group:
         """Close the row of step n - 1, open that of step `n` and act on it."""
         raise NotImplementedError
 
+    def see_and_learn(self, n: int, answer: Answer, actions: np.ndarray) -> None:
+        """`see`, and then the gradient step of step `n`, whose actions may be known before it is done."""
+        self.see(n, answer, actions)
+        self.learn(n)
+
     def batches(self, purpose: int) -> list[Any]:
         """One batch per lane, of the rows up to the frame of step n + 1, the last that was seen."""
         raise NotImplementedError
@@ -122,15 +127,19 @@ class Group:
             self.learn(n)
             self.learned = n
 
-    def finish(self) -> list[Episode]:
-        """See what came of the step that has begun, and act on it; the episodes that it ended."""
+    def finish(self, going_on: bool = False) -> list[Episode]:
+        """See what came of the step that has begun, and act on it; the episodes that it ended. going_on: there will be a next step."""
         self.stepping = False
         answer = self.envs.finish()
         self.n += 1
         self.look_ahead(self.n + 1)
         if self.agent.config.clip_rewards:
             answer = answer._replace(reward=np.clip(answer.reward, -1, 1))
-        self.see(self.n + 1, answer, self.taken)
+        n = self.n + 1
+        # An accelerator with something to learn at every step gets it in the same call: the next environments step sooner.
+        ahead = going_on and wide() and self.agent.config.G == 1 and learns(self.agent.config, n)
+        (self.see_and_learn if ahead else self.see)(n, answer, self.taken)
+        self.learned = n if ahead else self.learned
         return [episode._replace(agent=self.first + episode.agent) for episode in self.envs.ended()]
 
     def close(self) -> None:

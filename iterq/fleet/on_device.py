@@ -73,7 +73,17 @@ class DevicePrograms(Shared):
             """f of lane `j`, given what is known of all agents."""
             return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
+        def see_and_learn(told: Any, replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any, moving: bool) -> Any:
+            """`see_all`, and what `learn` returns of every lane: one call instead of two."""
+            # The actions are told before anything is learned, or whoever waits for them would wait for that as well.
+            seen = see_all(told, replays, meta, lanes, rows, noise)
+            told, replays, meta, lanes = jax.lax.optimization_barrier((*seen, lanes))
+            which = [()] if wide() else [(j,) for j in range(len(lanes))]
+            one = of_lane(partial(learn, moving=moving))
+            return told, replays, meta, [one(lane, replay, meta, *j) for lane, replay, j in zip(lanes, replays, which, strict=True)]
+
         self.see = program(see_all, donate_argnums=(0, 1, 2))
+        self.see_and_learn = [program(partial(see_and_learn, moving=moving), donate_argnums=(0, 1, 2, 3)) for moving in (False, True)]
         # The host knows at which steps the window moves, and a program that need not ask is shorter.
         self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
         self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
@@ -130,12 +140,22 @@ class DeviceGroup(Group):
         return told[:, 0].copy().view(self.kind.base).reshape(len(self.seeds), *self.kind.shape)
 
     def see(self, n: int, answer: Answer, actions: np.ndarray) -> None:
+        self._tell(self.shared.see, answer)
+
+    def see_and_learn(self, n: int, answer: Answer, actions: np.ndarray) -> None:
+        (done,) = self._tell(self.shared.see_and_learn[self.agent.moves(n)], answer)
+        self._learned(done)
+
+    def _tell(self, program: Any, answer: Answer) -> list[Any]:
+        """Call `program` with `answer`; what it returns beside what `see` does."""
         for row, told in zip(self.rows, answer, strict=True):
             row[:] = told
-        self.told, self.replays, self.meta = self.shared.see(self.told, self.replays, self.meta, self.lanes, self.letter, self.noise)
+        found = program(self.told, self.replays, self.meta, self.lanes, self.letter, self.noise)
+        self.told, self.replays, self.meta, *more = found
         self.chosen = None
         if self.place is not None and not same_memory(self.told, self.place):
             self.place = None
+        return more
 
     def batches(self, purpose: int) -> list[Any]:
         return [self.shared.draw(purpose)(*args) for args in self._lanes()]
@@ -147,7 +167,10 @@ class DeviceGroup(Group):
 
     def learn(self, n: int) -> None:
         learn = self.shared.learn[self.agent.moves(n)]
-        done = [learn(*args) for args in self._lanes()]
+        self._learned([learn(*args) for args in self._lanes()])
+
+    def _learned(self, done: list[tuple[Packed, Any]]) -> None:
+        """Keep what a gradient step of every lane returns."""
         self.lanes = [lane for lane, _ in done]
         if self.memory.prioritised:
             self.replays = [replay._replace(tree=tree) for replay, (_, tree) in zip(self.replays, done, strict=True)]

@@ -16,6 +16,7 @@ from iterq.agents import Agent, Learner
 from iterq.config import Config
 from iterq.envs.host import HostEnv
 from iterq.envs.playing import Stage
+from iterq.envs.workers import Workers
 from iterq.fleet.base import Counts, Evaluation, Fleet, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms
@@ -23,11 +24,11 @@ from iterq.fleet.on_host import HostGroup, HostPrograms
 
 
 def groups_for(agents: int, beside: int, config: Config) -> int:
-    """How many groups `agents` are split into, in one of `beside` fleets that take turns."""
+    """How many groups `agents` are split into, in one of `beside` fleets that take turns or share the machine."""
     if wide() and config.G == 1 and config.torso == "mlp":
         return 1  # an accelerator is hardly sooner done with a small update, one at every step, if it is for fewer agents
     # An update of many agents takes longer than a step of their environments, and smaller groups wait less for it; but each takes a call.
-    many = max(2, min(4, agents // (4 if wide() else 2)))
+    many = max(2, min(4, agents // (8 if wide() else 2)))
     return min(agents, max(1, many // beside))
 
 
@@ -35,7 +36,7 @@ class Stepped(Fleet):
     """The fleet; `on_host` keeps experience in the host's memory."""
 
     def __init__(self, agent: Agent, kind: HostEnv, seeds: Sequence[int], on_host: bool = False, beside: int = 1) -> None:
-        groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside, agent.config))]
+        groups = [tuple(group.tolist()) for group in np.array_split(seeds, groups_for(len(seeds), beside * Workers.beside, agent.config))]
         super().__init__(agent, groups)
         self.kind = kind
         make = HostPrograms if on_host else DevicePrograms
@@ -98,10 +99,7 @@ class Stepped(Fleet):
         if not group.stepping:
             group.begin()
             return
-        self.ended += group.finish()
-        if wide() and self.agent.config.utd > 1 and group.n < target:
-            # An accelerator that is busy with updates all the time gets the next one before the actions are known, to do it without a gap.
-            group.improve()
+        self.ended += group.finish(going_on=group.n + 1 < target)
 
     def wait(self) -> None:
         asked = [group for group in self.groups if not group.stepping]

@@ -17,7 +17,7 @@ import optax
 from iterq import diagnostics
 from iterq.agents import ACT, DIAGNOSE, INIT, LEARN, Agent, Learner, Noise, address, counting
 from iterq.bellman import SoftTransition, soft
-from iterq.chain import Chain, gradient_step, window
+from iterq.chain import STAY, Chain, gradient_step, window
 from iterq.config import Config
 from iterq.critics import Critics
 from iterq.envs.base import Spec
@@ -117,7 +117,7 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
         alpha_updates, alpha_moments = adam.update(-(log_pi + target_entropy), policy.alpha_moments, policy.log_alpha)
         return Policy(optax.apply_updates(policy.actor, updates), moments, policy.log_alpha + alpha_updates, alpha_moments)
 
-    def learn(learner: Learner, batch: Any, n: Any, moving: bool = True) -> tuple[Learner, jax.Array]:
+    def learn(learner: Learner, batch: Any, n: Any, event: int | None = None) -> tuple[Learner, jax.Array]:
         of_actions, of_critics, of_actor = jax.random.split(address(learner.root, LEARN, n), 3)
         # The policy stays what it is while the critics improve.
         batch = followed(learner.policy, batch, of_actions)
@@ -144,4 +144,4 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
             "train/ent_coef": jnp.exp(learner.policy.log_alpha),
         }
 
-    return Agent(config, spec, win, soft, init, noise, act, learn, lambda n: True, greedy, diagnose, batch_size * config.utd)
+    return Agent(config, spec, win, soft, init, noise, act, learn, lambda n: STAY, greedy, diagnose, batch_size * config.utd)

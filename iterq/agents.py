@@ -21,7 +21,7 @@ import optax
 from iterq import bellman as losses_of
 from iterq import diagnostics
 from iterq.bellman import Bellman
-from iterq.chain import Chain, Window, as_published, due, gradient_step, hard, polyak, window
+from iterq.chain import STAY, SYNC, Chain, Window, as_published, event_at, gradient_step, hard, polyak, window
 from iterq.config import Config
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
@@ -82,7 +82,7 @@ class Agent(NamedTuple):
     noise: Callable[[jax.Array, Any], Noise]  # (root, n)
     act: Callable[[Learner, Any, Any, Noise], jax.Array]
     learn: Callable[..., tuple[Learner, jax.Array]]
-    moves: Callable[[int], bool]  # whether the window moves after the gradient step of step n; if not, learn may be told so
+    event: Callable[[int], int]  # what happens to the window after the gradient step of step n (chain.py); learn may be told
     greedy: Callable[[Learner, Any, jax.Array], jax.Array]
     diagnose: Callable[[Learner, Any, Any], dict[str, jax.Array]]
     draws: int  # transitions of a gradient step, as `learn` takes them
@@ -197,16 +197,18 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         q = bellman.values(win.Q(theta), obs, jax.random.wrap_key_data(drawn.key, impl="threefry2x32"))
         return jnp.where(drawn.explore, drawn.action, q.argmax().astype(jnp.int32))
 
-    def moves(n: int) -> bool:
-        return config.tau < 1 or due(n, config.T, config.G) or (config.K > 1 and config.frozen and due(n, config.D, config.G))
+    def event(n: int) -> int:
+        found = event_at(n, config.T, config.D, config.G)
+        idle = config.tau < 1 or (found == SYNC and (K == 1 or not config.frozen))
+        return STAY if idle else found
 
-    def learn(learner: Learner, batch: Any, n: Any, moving: bool = True) -> tuple[Learner, jax.Array]:
+    def learn(learner: Learner, batch: Any, n: Any, event: int | None = None) -> tuple[Learner, jax.Array]:
         given = learner.moments, batch, address(learner.root, LEARN, n)
-        if config.shifts == "early" and moving:
-            chain, moments, losses = early(win, learner.chain, n, *given)
+        if config.shifts == "early":
+            chain, moments, losses = early(win, learner.chain, n, *given, event=event)
         else:
             chain, moments, losses = step(learner.chain, *given)
-            chain = move(win, chain, n) if moving else chain
+            chain = move(win, chain, n, event)
         return counting(learner._replace(chain=chain, moments=moments), losses.mean(1), n), losses.mean(0)
 
     def greedy(learner: Learner, obs: Any, key: jax.Array) -> jax.Array:
@@ -225,4 +227,4 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
             found["iqn/approx_error_sum"] = diagnostics.csae(win, bellman, learner.chain, batch, key)
         return found
 
-    return Agent(config, spec, win, bellman, init, noise, act, learn, moves, greedy, diagnose, config.batch_size)
+    return Agent(config, spec, win, bellman, init, noise, act, learn, event, greedy, diagnose, config.batch_size)

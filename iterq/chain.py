@@ -182,7 +182,8 @@ def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransf
     return step
 
 
-Schedule = Callable[[Window, Chain, Any], Chain]  # (window, chain, n) -> chain, applied after the gradient of step n
+Schedule = Callable[..., Chain]  # (window, chain, n, event=None) -> chain, applied after the gradient of step n
+STAY, SYNC, SHIFT = range(3)  # what happens to a window then; whoever knows may say so, and the program need not ask
 
 
 def due(n: Any, period: Any, G: Any = 1) -> Any:
@@ -190,38 +191,49 @@ def due(n: Any, period: Any, G: Any = 1) -> Any:
     return (n + G - 1) // period > (n - 1) // period
 
 
+def event_at(n: Any, T: int, D: int, G: int = 1) -> Any:
+    """What happens after the gradient of step `n`; a shift contains a sync."""
+    shift, sync = due(n, T, G), due(n, D, G)
+    return SHIFT * shift + SYNC * sync * (1 - shift)
+
+
+def choose(event: Any, moves: tuple[Callable, ...], x: Any) -> Any:
+    """What the move of `event` makes of `x`: chosen here, if the event is known, and otherwise by the program."""
+    return moves[event](x) if isinstance(event, int) else jax.lax.switch(event, moves, x)
+
+
 def hard(T: int, D: int = 1, G: int = 1) -> Schedule:
-    """Shift every `T` and sync every `D` environment steps, with a gradient step every `G`; a shift contains a sync."""
+    """Shift every `T` and sync every `D` environment steps, with a gradient step every `G`."""
     if min(T, D, G) < 1:
         raise ValueError(f"T, D and G must be at least 1, got {T}, {D}, {G}")
     if T < G:
         raise ValueError(f"T = {T} is shorter than G = {G}: a window moves at most once per gradient step")
 
-    def move(win: Window, chain: Chain, n: Any) -> Chain:
-        event = jnp.where(due(n, T, G), 2, jnp.where(due(n, D, G), 1, 0))
-        return jax.lax.switch(event, (lambda chain: chain, win.sync, win.shift), chain)
+    def move(win: Window, chain: Chain, n: Any, event: int | None = None) -> Chain:
+        event = event_at(n, T, D, G) if event is None else event
+        return choose(event, (lambda chain: chain, win.sync, win.shift), chain)
 
     return move
 
 
 def as_published(T: int, D: int, G: int, step: Callable) -> Callable:
-    """`step` (see `gradient_step`) as (window, chain, n, …), with the moves in the order of the published Atari runs.
+    """`step` (see `gradient_step`) as (window, chain, n, …, event=None), with the moves in the order of the published Atari runs.
 
     When a shift is due, the online networks roll before the gradient step and the targets follow after it: one update per window is
     learned from targets that are a step behind. The anchor becomes θ₁ as it was before.
     """
 
-    def run(win: Window, chain: Chain, n: Any, *args: Any) -> tuple[Chain, Any, jax.Array]:
+    def run(win: Window, chain: Chain, n: Any, *args: Any, event: int | None = None) -> tuple[Chain, Any, jax.Array]:
+        event = event_at(n, T, D, G) if event is None else event
         # θₖ ← θₖ₊₁
-        rolled = jax.lax.cond(due(n, T, G), win.roll, lambda online: online, chain.online)
+        rolled = choose(event, (lambda online: online, lambda online: online, win.roll), chain.online)
         after, moments, losses = step(chain._replace(online=rolled), *args)
 
         def shift(after: Chain) -> Chain:
             # θ̄₀ ← θ₁ ;  θ̄ₖ ← θₖ
             return win.sync(after._replace(anchor=win.member(chain.online, 1)))
 
-        event = jnp.where(due(n, T, G), 2, jnp.where(due(n, D, G), 1, 0))
-        return jax.lax.switch(event, (lambda after: after, win.sync, shift), after), moments, losses
+        return choose(event, (lambda after: after, win.sync, shift), after), moments, losses
 
     return run
 
@@ -230,4 +242,4 @@ def polyak(tau: float) -> Schedule:
     """Let the anchor track θ₁ at rate `tau` after every gradient step; the rest of the chain follows by itself."""
     if not 0 <= tau <= 1:
         raise ValueError(f"tau must lie in [0, 1], got {tau}")
-    return lambda win, chain, n: win.track(chain, tau)
+    return lambda win, chain, n, event=None: win.track(chain, tau)

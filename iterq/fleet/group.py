@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from iterq.agents import EVALUATE, Agent, Noise, address
+from iterq.chain import STAY
 from iterq.envs.host import HostEnv
 from iterq.envs.stepping import TRAINING, Answer, Episode
 from iterq.envs.workers import stepping
@@ -91,6 +92,15 @@ class Group:
         """`see`, and then the gradient step of step `n`, whose actions may be known before it is done."""
         self.see(n, answer, actions)
         self.learn(n)
+
+    def event(self, n: int) -> int | None:
+        """What the program of step `n` is told to do with the window, None: to find out.
+
+        One that knows is shorter, and on an accelerator one that does not would do all there is to choose from. On a CPU it does
+        only what is due, and one such program is sooner compiled than two.
+        """
+        event = self.agent.event(n)
+        return event if wide() or event == STAY else None
 
     def batches(self, purpose: int) -> list[Any]:
         """One batch per lane, of the rows up to the frame of step n + 1, the last that was seen."""

@@ -62,10 +62,10 @@ class DevicePrograms(Shared):
             key = address(learners.unpack(learner).root, purpose, meta[3])
             return sample(memory, replay._replace(counts=meta[1:3]), meta[3], key, size)
 
-        def learn(learner: Packed, replay: Replay, meta: Any, moving: bool) -> tuple[Packed, Any]:
+        def learn(learner: Packed, replay: Replay, meta: Any, event: int | None) -> tuple[Packed, Any]:
             """Also the priorities that change by it."""
             batch = draw(learner, replay, meta, SAMPLE)
-            moved, losses = agent.learn(learners.unpack(learner), batch, meta[3], moving)
+            moved, losses = agent.learn(learners.unpack(learner), batch, meta[3], event)
             tree = priorities.learned(replay.tree, batch.slot, losses / batch.weight) if memory.prioritised else None
             return learners.pack(moved), tree
 
@@ -73,19 +73,18 @@ class DevicePrograms(Shared):
             """f of lane `j`, given what is known of all agents."""
             return lambda lane, replay, meta, j=None: lift(f)(lane, replay, meta if j is None else meta[j])
 
-        def see_and_learn(told: Any, replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any, moving: bool) -> Any:
+        def see_and_learn(told: Any, replays: list[Replay], meta: Any, lanes: list[Packed], *seen: Any, event: int | None) -> Any:
             """`see_all`, and what `learn` returns of every lane: one call instead of two."""
+            done = see_all(told, replays, meta, lanes, *seen)
             # The actions are told before anything is learned, or whoever waits for them would wait for that as well.
-            seen = see_all(told, replays, meta, lanes, rows, noise)
-            told, replays, meta, lanes = jax.lax.optimization_barrier((*seen, lanes))
+            told, replays, meta, lanes = jax.lax.optimization_barrier((*done, lanes))
             which = [()] if wide() else [(j,) for j in range(len(lanes))]
-            one = of_lane(partial(learn, moving=moving))
+            one = of_lane(partial(learn, event=event))
             return told, replays, meta, [one(lane, replay, meta, *j) for lane, replay, j in zip(lanes, replays, which, strict=True)]
 
         self.see = program(see_all, donate_argnums=(0, 1, 2))
-        self.see_and_learn = [program(partial(see_and_learn, moving=moving), donate_argnums=(0, 1, 2, 3)) for moving in (False, True)]
-        # The host knows at which steps the window moves, and a program that need not ask is shorter.
-        self.learn = [program(of_lane(partial(learn, moving=moving)), donate_argnums=0) for moving in (False, True)]
+        self.see_and_learn = cache(lambda event: program(partial(see_and_learn, event=event), donate_argnums=(0, 1, 2, 3)))
+        self.learn = cache(lambda event: program(of_lane(partial(learn, event=event)), donate_argnums=0))
         self.draw = cache(lambda purpose: program(of_lane(partial(draw, purpose=purpose))))
         self.empty = program(lift(lambda agent: empty(memory)._replace(counts=None)))
 
@@ -143,7 +142,7 @@ class DeviceGroup(Group):
         self._tell(self.shared.see, answer)
 
     def see_and_learn(self, n: int, answer: Answer, actions: np.ndarray) -> None:
-        (done,) = self._tell(self.shared.see_and_learn[self.agent.moves(n)], answer)
+        (done,) = self._tell(self.shared.see_and_learn(self.event(n)), answer)
         self._learned(done)
 
     def _tell(self, program: Any, answer: Answer) -> list[Any]:
@@ -166,7 +165,7 @@ class DeviceGroup(Group):
         return [(lane, replay, self.meta, *j) for lane, replay, j in zip(self.lanes, self.replays, which, strict=True)]
 
     def learn(self, n: int) -> None:
-        learn = self.shared.learn[self.agent.moves(n)]
+        learn = self.shared.learn(self.event(n))
         self._learned([learn(*args) for args in self._lanes()])
 
     def _learned(self, done: list[tuple[Packed, Any]]) -> None:

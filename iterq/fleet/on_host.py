@@ -3,7 +3,7 @@
 Python knows what every step draws, so a step on which all agents of a group explore needs no call of the device at all.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -30,15 +30,15 @@ class HostPrograms(Shared):
             """(stack, bytes) `seen`: the last records; `drawn`: the head and the words of the noise."""
             return self.act(learner, drawn[0], from_seen(memory, seen), drawn[1:])
 
-        def learn(learner: Packed, windows: Any, n: Any, moving: bool) -> Packed:
-            return learners.pack(agent.learn(learners.unpack(learner), from_windows(memory, windows), n, moving)[0])
+        def learn(learner: Packed, windows: Any, n: Any, event: int | None) -> Packed:
+            return learners.pack(agent.learn(learners.unpack(learner), from_windows(memory, windows), n, event)[0])
 
         def bits(root: Any, purpose: Any, n: Any) -> Any:
             """(batch,) what `replay.draw` draws at step `n`."""
             return jax.random.bits(address(root, purpose, n), (size,))
 
         self.act_all = program(lambda lanes, seen, drawn: joined(of_group(act, (lanes, seen, drawn))))
-        self.learn = [program(lift(partial(learn, moving=moving), common=1), donate_argnums=0) for moving in (False, True)]
+        self.learn = cache(lambda event: program(lift(partial(learn, event=event), common=1), donate_argnums=0))
         self.bits = program(jax.vmap(jax.vmap(bits, (None, None, 0)), (0, None, None)))
         self.decode = program(lift(partial(from_windows, memory)))
 
@@ -93,7 +93,7 @@ class HostGroup(Group):
         return [self.shared.decode(windows) for windows in self.windows(bits[:, 0])]
 
     def learn(self, n: int) -> None:
-        learn = self.shared.learn[self.agent.moves(n)]
+        learn = self.shared.learn(self.event(n))
         windows = self.windows(self.bits[:, self.learning.index(n)])
         self.lanes = [learn(*of_lane, np.int32(n)) for of_lane in zip(self.lanes, windows, strict=True)]
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from iterq.actor_critic import actor_critic
 from iterq.agents import Agent, q_agent
 from iterq.bellman import Transition
+from iterq.chain import STAY
 from iterq.config import WindowSizes
 from iterq.emulator import SIZE
 from iterq.envs.base import Spec
@@ -126,7 +127,7 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
         agent = q_agent(settings, Spec("Atari", (SIZE, SIZE), "uint8", config.actions, None))
         batch = batch_of(config.batch_size, settings.frame_stack)
     learner = jax.jit(agent.init)(jnp.uint32(0))
-    update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, moving=False)[0], learner, batch)
+    update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, STAY)[0], learner, batch)
     action = _compiled(lambda learner: _act(agent, learner, batch.obs[0]), learner)
     seconds = []
     for _ in range(config.repeats + 1):

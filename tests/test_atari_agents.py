@@ -1,5 +1,7 @@
 """The agents of the Atari presets: K = 1 is the base algorithm bit for bit, and the published runs' order of events."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from iterq.agents import BASES, address, network_of, q_agent
 from iterq.agents import LEARN as FOR_LEARNING
 from iterq.bellman import dqn
-from iterq.chain import as_published, gradient_step, window
+from iterq.chain import as_published, event_at, gradient_step, window
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.presets import VARIANTS, configure
@@ -86,18 +88,18 @@ def test_the_inflated_network_has_the_parameters_of_a_window():
     assert parameters("i-dqn") > 4.5 * parameters("dqn")
 
 
-@pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("shared", [(), ("torso",)])
-def test_the_published_order_of_events(K, shared):
-    """Written out: roll, gradient step on targets that have not moved, then the targets."""
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize(("K", "shared"), [(1, ()), (3, ()), (3, ("torso",))])
+def test_the_published_order_of_events(K, shared, told):
+    """Written out: roll, gradient step on targets that have not moved, then the targets. told: the program knows what is due."""
     win, optimiser, T, D, G = window(NETWORKS["mlp"], K, shared), optax.adam(1e-2), 12, 8, 4
     step = gradient_step(win, dqn, optimiser, jnp.mean)
-    early, step = jax.jit(lambda *args: as_published(T, D, G, gradient_step(win, dqn, optimiser, jnp.mean))(win, *args)), jax.jit(step)
+    early, step = jax.jit(partial(as_published(T, D, G, step), win), static_argnames="event"), jax.jit(step)
     chain = win.init(jax.random.key(0), example("mlp"))
     moments, ours = optimiser.init(chain.online), (chain, optimiser.init(chain.online))
     for n in range(G, 10 * G, G):
         batch, key, first = random_batch("mlp", seed=n), jax.random.key(n), win.member(chain.online, 1)
-        *ours, _ = early(ours[0], n, ours[1], batch, key)
+        *ours, _ = early(ours[0], n, ours[1], batch, key, event=event_at(n, T, D, G) if told else None)
         if n % T == 0:
             chain = chain._replace(online=win.roll(chain.online))
         chain, moments, _ = step(chain, moments, batch, key)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iterq.bellman import dqn
-from iterq.chain import Chain, due, gradient_step, hard, polyak, window
+from iterq.chain import Chain, due, event_at, gradient_step, hard, polyak, window
 from iterq.networks import Network
 from tests.helpers import NETWORKS, assert_same, example, largest_difference, random_batch
 
@@ -187,7 +187,9 @@ def test_the_schedule_fires_the_events_of_a_loop(start, G, T_over_G, D):
         steps = range(n, n + G)
         expected = 100 if any(m % T == 0 for m in steps) else 1 if any(m % D == 0 for m in steps) else 0
         chain = chain._replace(anchor={**chain.anchor, "head": jnp.zeros(2)})
-        names.append((float(hard(T, D, G)(recorder, chain, n).anchor["head"][0]), expected))
+        # asked of a program, known from the number, told
+        ways = ((jnp.int32(n),), (n,), (None, event_at(n, T, D, G)))
+        names += [(float(hard(T, D, G)(recorder, chain, *way).anchor["head"][0]), expected) for way in ways]
     assert all(got == want for got, want in names)
 
 

@@ -20,6 +20,7 @@ from iterq.errors import Refusal
 from iterq.stopping import stopping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+COMMAND = [sys.executable, "-m", "iterq.apart"]
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
 
 
@@ -45,22 +46,34 @@ def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dic
     answers = [(child, child.communicate()[0]) for child in children]
     # What one that was told to stop has to say is not why.
     for child, said in sorted(answers, key=lambda answer: answer[0] in told):
-        try:
-            answer = json.loads(said)
-        except ValueError:
-            raise Refusal(f"a process that trained {len(runs)} runs together with others has died (exit code {child.returncode})") from None
-        if "refused" in answer:
-            raise Refusal(answer["refused"])
-        found |= {row["run"]: row for row in answer["rows"]}
+        died = f"a process that trained {len(runs)} runs together with others has died (exit code {child.returncode})"
+        found |= {row["run"]: row for row in _answer(said, died)["rows"]}
     return [found[str(out)] for out in runs]
+
+
+def rate_apart(settings: Config) -> float:
+    """`training.steps_per_second` in a process of its own: one that has used a GPU keeps its memory from others until it ends."""
+    order = json.dumps({"measure": dataclasses.asdict(settings), "processes": 1})
+    child = subprocess.run(COMMAND, input=order, stdout=subprocess.PIPE, text=True)
+    return _answer(child.stdout, f"a process that measured a rate has died (exit code {child.returncode})")["rate"]
+
+
+def _answer(said: str, otherwise: str) -> dict[str, Any]:
+    """What a process has said before it ended; what it refused is refused."""
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        raise Refusal(otherwise) from None
+    if "refused" in answer:
+        raise Refusal(answer["refused"])
+    return answer
 
 
 def _start(runs: dict[Path, Config], share: list[Path], new: bool, processes: int, environment: dict[str, str]) -> subprocess.Popen:
     order = {"new": new, "processes": processes, "runs": {str(out): dataclasses.asdict(runs[out]) for out in share}}
     # In a session of its own: Ctrl-C comes to this process alone, which passes it on once.
-    command = [sys.executable, "-m", "iterq.apart"]
     child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=os.getcwd()
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=os.getcwd()
     )
     assert child.stdin
     child.stdin.write(json.dumps(order))
@@ -83,6 +96,7 @@ def _outlive_nobody(parent: int) -> None:
 def main() -> None:
     """The other side."""
     from iterq.envs.workers import Workers
+    from iterq.reproduce.training import steps_per_second
     from iterq.runs import go_on
     from iterq.store import config_from
 
@@ -93,8 +107,12 @@ def main() -> None:
     threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        rows = go_on({Path(out): config_from(fields) for out, fields in order["runs"].items()}, order["new"], share_of=order["processes"])
-        answer, code = {"rows": rows}, 0
+        if "measure" in order:
+            answer = {"rate": steps_per_second(config_from(order["measure"]))}
+        else:
+            runs = {Path(out): config_from(fields) for out, fields in order["runs"].items()}
+            answer = {"rows": go_on(runs, order["new"], share_of=order["processes"])}
+        code = 0
     except Refusal as error:
         answer, code = {"refused": str(error)}, 2
     except KeyboardInterrupt:

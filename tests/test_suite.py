@@ -1,6 +1,7 @@
 """The Atari and MuJoCo experiments: what they run, say and write, and that a second call goes on from the runs of the first."""
 
 import csv
+import dataclasses
 import functools
 import json
 
@@ -95,6 +96,10 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
 def test_the_rate_of_a_machine_is_measured():
     settings = atari.targets.settings("with targets", atari.Config(**atari.Atari.SCALES["smoke"]), "Pong")
     assert 0.1 < suite.steps_per_second(settings) < 1e6
+    small = dataclasses.replace(settings, env="jax/CartPole-v1", torso="mlp", frame_stack=1, features=(8,))
+    assert 0.1 < suite.rate_apart(small) < 1e6
+    with pytest.raises(Refusal, match="needs frames of bytes"):
+        suite.rate_apart(dataclasses.replace(small, torso="nature"))
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):

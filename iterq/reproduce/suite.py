@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from iterq.apart import rate_apart
 from iterq.config import Seeds
 from iterq.errors import Refusal
 from iterq.options import among
@@ -118,7 +119,8 @@ class Experiment:
         """Say what it costs, train, draw and judge."""
         tasks, labels, watch, full = self.chosen(config), self.labels(config), Stopwatch(), self.Config(**self.SCALES["paper"])
         with watch("estimate"):
-            rates = {label: steps_per_second(self.settings(label, config, self.rate_on)) for label in labels}
+            measured = rate_apart if config.processes > 1 else steps_per_second
+            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in labels}
         whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
         for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)):

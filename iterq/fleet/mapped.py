@@ -23,11 +23,14 @@ def mapped(values: np.ndarray) -> tuple[Any, np.ndarray | None]:
     """
     device = jax.devices()[0]
     if device.platform == "cpu":
-        array = held = jax.device_put(values, may_alias=False)
+        array = held = jax.jit(jnp.copy)(values)  # memory of its own; `device_put` may take that of `values`
     elif device.platform == "gpu" and any(memory.kind == PINNED for memory in device.addressable_memories()):
         held = jax.device_put(values, jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED))
         place = {"shape": values.shape, "typestr": values.dtype.str, "data": (held.unsafe_buffer_pointer(), False), "version": 3}
-        array = jnp.asarray(SimpleNamespace(__cuda_array_interface__=place))
+        try:
+            array = jnp.asarray(SimpleNamespace(__cuda_array_interface__=place))
+        except (TypeError, ValueError, jax.errors.JaxRuntimeError):  # a GPU that does not know this interface
+            return values, None
     else:
         return values, None
     memory: Any = (ctypes.c_uint8 * values.nbytes).from_address(held.block_until_ready().unsafe_buffer_pointer())

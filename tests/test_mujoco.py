@@ -7,7 +7,7 @@ import pytest
 from iterq.envs import host, workers
 from iterq.envs.host import host_env
 from iterq.envs.playing import Stage
-from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs, episode_seed
+from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.envs.workers import Workers
 
 TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "Walker2d-v5")
@@ -109,17 +109,28 @@ def test_evaluation_in_processes_that_are_kept_changes_nothing(looking, monkeypa
     assert len({length for _, _, length in first}) > 2  # some rest while others play on
 
 
-def test_processes_that_share_a_machine_share_its_cores(monkeypatch):
+def test_workers_look_for_orders_where_cores_are_left_over(monkeypatch):
     many_cores(monkeypatch, looking=True)
-    monkeypatch.setattr(Workers, "beside", 4)
-    one, other = (Workers(host_env("Hopper-v5"), range(5), TRAINING) for _ in range(2))
-    assert (len(one.workers), one.looking, len(other.workers), other.looking) == (3, True, 3, False)
-    one.close()
-    other.close()
-    monkeypatch.setattr(Workers, "beside", 16)
-    alone = Workers(host_env("Hopper-v5"), range(2), TRAINING)
-    assert (len(alone.workers), alone.looking) == (1, False)
-    alone.close()
+
+    def made(count, beside=1, among=0, purpose=TRAINING):
+        monkeypatch.setattr(Workers, "beside", beside)
+        envs = Workers(host_env("Hopper-v5"), range(count), purpose, among=among)
+        envs.close()
+        return len(made_by.pop()), envs.looking
+
+    made_by = []
+    monkeypatch.setattr(Workers, "_hear", lambda self, pipes: made_by.append(self.workers))
+    assert made(4) == (4, True)
+    assert made(4, among=15) == (4, True)
+    assert made(4, among=16) == (4, False)  # all groups together take all cores
+    assert made(4, purpose=EVALUATION) == (4, False)
+    # processes that share a machine share its cores
+    assert made(5, beside=4) == (3, True)
+    assert made(4, beside=4) == (4, False)
+    assert made(2, beside=16) == (1, False)
+    assert workers.workers_for(10, 16) == 10
+    assert workers.workers_for(16, 15) == 8  # fifteen would be no faster
+    assert workers.workers_for(100, 16) == 15
 
 
 def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):
@@ -131,4 +142,3 @@ def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):
     with pytest.raises(EnvironmentFailure, match="a process that steps Hopper-v5 has died"):
         envs.step(np.zeros((2, 3), np.float32), 1)
     envs.close()
-    assert Workers.busy == 0

@@ -43,9 +43,12 @@ def episode_seed(seed: int, purpose: int, episode: int) -> int:
 class HostEnvs:
     """One environment per agent of a group. Not reset by an episode's end but by the step after it, as in `replay.py`."""
 
-    def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None) -> None:
-        """only: the number of the one episode of every agent, after which its environment rests; None: all, from 0 on."""
-        self.kind, self.seeds, self.purpose, self.only = kind, seeds, purpose, only
+    def __init__(self, kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None, among: int = 0) -> None:
+        """only: the number of the one episode of every agent, after which its environment rests; None: all, from 0 on.
+
+        among: how many environments of this process step at the same time; 0: these.
+        """
+        self.kind, self.seeds, self.purpose, self.only, self.among = kind, seeds, purpose, only, among or len(seeds)
         self.envs = self._make()
         self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
         self.begin_anew()

@@ -22,9 +22,15 @@ from iterq.worker import REPLAY, STEP, shared, size, slot_of
 PATIENCE = 1.0  # seconds after which it is asked whether workers are alive
 
 
-def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None) -> HostEnvs:
-    """What steps the environments of a group. One environment has nobody to wait for and stays in this process."""
-    return (Workers if kind.apart and len(seeds) > 1 else HostEnvs)(kind, seeds, purpose, only)
+def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[int] | None = None, among: int = 0) -> HostEnvs:
+    """What steps the environments of a group; see `HostEnvs`. One environment has nobody to wait for and stays in this process."""
+    return (Workers if kind.apart and len(seeds) > 1 else HostEnvs)(kind, seeds, purpose, only, among)
+
+
+def workers_for(count: int, cores: int) -> int:
+    """No more than `count` environments take on so many cores: all others wait for the worker that has most of them."""
+    most = -(-count // cores)
+    return -(-count // most)
 
 
 class Worker(NamedTuple):
@@ -38,7 +44,6 @@ class Worker(NamedTuple):
 class Workers(HostEnvs):
     """At most as many processes as there are cores."""
 
-    busy = 0  # of all groups of this process: workers that keep looking for orders, and so need a core each
     beside = 1  # processes like this one that share the cores
 
     def _make(self) -> list[Any]:
@@ -46,12 +51,11 @@ class Workers(HostEnvs):
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every environment
         self._silent: set[int] = set()  # pipes from workers that have something to do
-        most = -(-count // cores)  # of one worker, whom all others wait for: no more workers than that takes
-        shares = np.array_split(np.arange(count), -(-count // most))
-        # Where this process waits for an accelerator without sleeping, it can look for answers as well. One core is left to it.
+        shares = np.array_split(np.arange(count), workers_for(count, cores))
+        # Where this process waits for an accelerator without sleeping, it can look for answers as well, and workers for orders. Each
+        # needs a core for that: if there are not enough, those who look take the time of those who step.
         look = jax.default_backend() != "cpu" and self.purpose == TRAINING
-        self.looking = look and Workers.busy + len(shares) < cores
-        Workers.busy += len(shares) if self.looking else 0
+        self.looking = look and workers_for(self.among, cores) < cores
         told = {"action": (spec.action.base.str, spec.action.shape), "frame": (spec.dtype, spec.shape)}
         slot = slot_of(**told)
         with tempfile.TemporaryFile() as file:
@@ -132,7 +136,6 @@ class Workers(HostEnvs):
         return self.slots["frame"][j]
 
     def close(self) -> None:
-        Workers.busy -= len(self.workers) if self.looking else 0
         for worker in self.workers:
             os.close(worker.orders)
             os.close(worker.done)

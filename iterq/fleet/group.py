@@ -63,10 +63,10 @@ class Kept(NamedTuple):
 class Group:
     """The part that does not depend on where experience is kept."""
 
-    def __init__(self, shared: Any, kind: HostEnv, seeds: Sequence[int], first: int, lanes: list[Packed]) -> None:
-        """first: the number of the group's first agent in the fleet; lanes: the learners."""
+    def __init__(self, shared: Any, kind: HostEnv, seeds: Sequence[int], first: int, lanes: list[Packed], among: int = 0) -> None:
+        """first: the number of the group's first agent in the fleet; lanes: the learners; among: see `HostEnvs`."""
         self.shared, self.agent, self.memory, self.seeds, self.first = shared, shared.agent, shared.memory, tuple(seeds), first
-        self.envs = stepping(kind, seeds, TRAINING)
+        self.envs = stepping(kind, seeds, TRAINING, among=among)
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
         self.lanes = lanes
         self.n = -1  # steps answered; -1: the first frame is not seen yet

@@ -48,7 +48,7 @@ class Stepped(Fleet):
         starts = np.cumsum([0, *map(len, groups)]).tolist()
         lanes = [[lane] for lane in lanes] if wide() else [lanes[i:j] for i, j in itertools.pairwise(starts)]
         self.groups: list[Group] = [
-            (HostGroup if on_host else DeviceGroup)(own, kind, group, start, mine)
+            (HostGroup if on_host else DeviceGroup)(own, kind, group, start, mine, len(seeds) * beside)
             for own, group, start, mine in zip(itertools.cycle(programs), groups, starts, lanes, strict=False)
         ]
         self._at = [(group, j) for group in self.groups for j in range(len(group.seeds))]

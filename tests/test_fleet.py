@@ -451,6 +451,33 @@ def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_
 
 
 @pytest.mark.usefixtures("compiled_quickly", "side_by_side")
+@pytest.mark.parametrize(("algorithm", "env", "G"), [("i-sac", "Pendulum-v1", 1), ("i-dqn", "CartPole-v1", 4)])
+def test_what_is_stored_is_what_the_environments_did(algorithm, env, G):
+    """Every row, played again with plain environments: answers and actions cross the memory that both sides see."""
+    fields = {"seeds": 5, "learning_starts": 40, "buffer_size": 300, "batch_size": 8, "replay": "device", "G": G}
+    with contextlib.closing(make(algorithm, env, **fields)) as model:
+        found, spec = states_of(model.learn(260)), model.spec
+        row = model.session.fleet.memory.row
+    for seed, state in found.items():
+        rows = np.ascontiguousarray(state["replay"].data[:261]).view(row)[:, 0]
+        plain, episode, begins, final = gymnasium.make(env), -1, True, False
+        for i in range(261):
+            if begins:
+                episode += 1
+                frame, _ = plain.reset(seed=episode_seed(seed, TRAINING, episode))
+            assert bool(rows["first"][i]) == begins
+            assert rows["frame"][i].tobytes() == np.asarray(frame, spec.dtype).tobytes()
+            begins = final
+            if i < 260 and not final:
+                frame, reward, terminated, truncated, _ = plain.step(spec.outside(rows["action"][i]))
+                assert (rows["reward"][i], rows["terminated"][i]) == (np.float32(reward), terminated)
+                final = terminated or truncated
+            else:
+                final = False
+        assert episode > 0
+
+
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
 def test_actions_are_seen_in_memory_with_the_number_of_their_step():
     fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": "device", "G": 1}
     with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:

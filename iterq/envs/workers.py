@@ -28,7 +28,7 @@ def stepping(kind: HostEnv, seeds: Sequence[int], purpose: int, only: Sequence[i
 
 
 def workers_for(count: int, cores: int) -> int:
-    """No more than `count` environments take on so many cores: all others wait for the worker that has most of them."""
+    """How many are of use to `count` environments: all wait for the worker that has most of them, so the others may have as many."""
     most = -(-count // cores)
     return -(-count // most)
 

@@ -62,6 +62,11 @@ def wide() -> bool:
     return jax.default_backend() != "cpu"
 
 
+def hasty(config: Config) -> bool:
+    """Whether an accelerator is done with an update before it is called for the next: a small one at every step."""
+    return wide() and config.G == 1 and config.torso == "mlp"
+
+
 PIECE = 1 << 28  # bytes of a replay that move at once: there may be no room for a second one
 
 

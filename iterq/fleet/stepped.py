@@ -17,7 +17,7 @@ from iterq.config import Config
 from iterq.envs.host import HostEnv
 from iterq.envs.playing import Stage
 from iterq.envs.workers import Workers
-from iterq.fleet.base import Counts, Evaluation, Fleet, wide
+from iterq.fleet.base import Counts, Evaluation, Fleet, hasty, wide
 from iterq.fleet.group import Group, Kept
 from iterq.fleet.on_device import DeviceGroup, DevicePrograms
 from iterq.fleet.on_host import HostGroup, HostPrograms
@@ -25,8 +25,8 @@ from iterq.fleet.on_host import HostGroup, HostPrograms
 
 def groups_for(agents: int, beside: int, config: Config) -> int:
     """How many groups `agents` are split into, in one of `beside` fleets that take turns or share the machine."""
-    if wide() and config.G == 1 and config.torso == "mlp":
-        return 1  # an accelerator is hardly sooner done with a small update, one at every step, if it is for fewer agents
+    if hasty(config):
+        return 1  # for fewer agents it would hardly be sooner done
     # An update of many agents takes longer than a step of their environments, and smaller groups wait less for it; but each takes a call.
     many = max(2, min(4, agents // (8 if wide() else 2)))
     return min(agents, max(1, many // beside))

@@ -22,7 +22,7 @@ def mapped(values: np.ndarray) -> tuple[Any, np.ndarray | None]:
     looked at as long as there is such an array.
     """
     device = jax.devices()[0]
-    if device.platform == "cpu":
+    if device.platform == "cpu":  # for tests: there nothing needs to be sent anyway
         array = held = jax.jit(jnp.copy)(values)  # memory of its own; `device_put` may take that of `values`
     elif device.platform == "gpu" and any(memory.kind == PINNED for memory in device.addressable_memories()):
         held = jax.device_put(values, jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED))

@@ -78,9 +78,8 @@ class DevicePrograms(Shared):
             done = see_all(told, replays, meta, lanes, *seen)
             # The actions are told before anything is learned, or whoever waits for them would wait for that as well.
             told, replays, meta, lanes = jax.lax.optimization_barrier((*done, lanes))
-            which = [()] if wide() else [(j,) for j in range(len(lanes))]
-            one = of_lane(partial(learn, event=event))
-            return told, replays, meta, [one(lane, replay, meta, *j) for lane, replay, j in zip(lanes, replays, which, strict=True)]
+            (lane,), (replay,) = lanes, replays  # see `hasty`: side by side
+            return told, replays, meta, [of_lane(partial(learn, event=event))(lane, replay, meta)]
 
         self.see = program(see_all, donate_argnums=(0, 1, 2))
         self.see_and_learn = cache(lambda event: program(partial(see_and_learn, event=event), donate_argnums=(0, 1, 2, 3)))

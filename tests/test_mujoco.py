@@ -109,28 +109,47 @@ def test_evaluation_in_processes_that_are_kept_changes_nothing(looking, monkeypa
     assert len({length for _, _, length in first}) > 2  # some rest while others play on
 
 
-def test_workers_look_for_orders_where_cores_are_left_over(monkeypatch):
+def test_workers_look_for_orders_where_cores_are_left_over():
+    def emulators(count, cores=16, among=0, look=True):
+        return workers.crew(count, among or count, cores, look, brief=False)
+
+    def bodies(count, cores=16, among=0, look=True):
+        return workers.crew(count, among or count, cores, look, brief=True)
+
+    for crew in (emulators, bodies):
+        assert crew(4) == (4, True)
+        assert crew(10) == (10, True)
+        assert crew(4, look=False) == (4, False)
+        assert crew(2, cores=1) == (1, False)
+        assert crew(5, cores=4) == (3, True)
+    assert emulators(4, among=15) == (4, True)
+    # Where all groups together take all cores, emulators sleep; bodies share those that the fleet's own thread leaves.
+    assert emulators(4, among=16) == emulators(4, cores=4) == (4, False)
+    assert emulators(10, cores=4) == (4, False)
+    assert bodies(4, cores=4) == (2, True)
+    assert bodies(10, cores=4) == (3, True)
+    assert bodies(10, cores=8, among=20) == (3, True)
+    assert bodies(10, cores=2, among=20) == (2, False)  # not a core for each group
+    assert workers.workers_for(10, 16) == 10
+    assert workers.workers_for(16, 15) == 8  # fifteen would be no faster
+    assert workers.workers_for(100, 16) == 15
+
+
+def test_workers_share_the_cores_of_a_machine(monkeypatch):
     many_cores(monkeypatch, looking=True)
 
-    def made(count, beside=1, among=0, purpose=TRAINING):
+    def made(count, beside=1, purpose=TRAINING):
         monkeypatch.setattr(Workers, "beside", beside)
-        envs = Workers(host_env("Hopper-v5"), range(count), purpose, among=among)
+        envs = Workers(host_env("Hopper-v5"), range(count), purpose)
         envs.close()
         return len(made_by.pop()), envs.looking
 
     made_by = []
     monkeypatch.setattr(Workers, "_hear", lambda self, pipes: made_by.append(self.workers))
     assert made(4) == (4, True)
-    assert made(4, among=15) == (4, True)
-    assert made(4, among=16) == (4, False)  # all groups together take all cores
     assert made(4, purpose=EVALUATION) == (4, False)
-    # processes that share a machine share its cores
-    assert made(5, beside=4) == (3, True)
-    assert made(4, beside=4) == (4, False)
+    assert made(4, beside=4) == (2, True)
     assert made(2, beside=16) == (1, False)
-    assert workers.workers_for(10, 16) == 10
-    assert workers.workers_for(16, 15) == 8  # fifteen would be no faster
-    assert workers.workers_for(100, 16) == 15
 
 
 def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import functools
 import json
+import math
 
 import pytest
 
@@ -11,6 +12,7 @@ from iterq import cli
 from iterq.errors import Refusal
 from iterq.games import games
 from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
+from iterq.reproduce.training import logged_rate
 
 EVERY = (*atari.ALL, *mujoco.ALL)
 MODULES = {"atari": atari, "mujoco": mujoco}
@@ -70,10 +72,9 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     assert cli.command([*words, "--out", str(tmp_path / "a")]) == 0
     assert alone.stat().st_mtime_ns == written
     told = capsys.readouterr()
-    # 2 methods x 2 tasks x 5 seeds x 50 M steps at 500 steps/s
-    assert (
-        "atari-targets at full scale: 2 methods x 2 tasks x 5 seeds x 50,000,000 steps take about 5.6e+02 hours on this machine" in told.err
-    )
+    # Of the method that is new, 2 tasks x 5 seeds x 50 M steps at 500 steps/s
+    said = "atari-targets at full scale: methods that are new: 1 x 2 tasks x 5 seeds x 50,000,000 steps take about 2.8e+02 hours on this machine"
+    assert said in told.err
     result = json.loads(told.out)
     assert {"atari-targets.png", "atari-targets.pdf", "curves.csv", "result.json"} == set(result["files"])
     assert result["passed"]
@@ -87,6 +88,7 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     assert cli.command([*words, "--out", str(tmp_path / "b")]) == 0  # everything is there already
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")} == before
     assert (tmp_path / "b" / "curves.csv").read_text() == (tmp_path / "a" / "curves.csv").read_text()
+    assert "hours" not in capsys.readouterr().err
     further = ["--total-timesteps", "300", "--at-once", "2"]  # the same runs, side by side
     assert cli.command([*words, "--out", str(tmp_path / "c"), *further]) == 0
     assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()) == folders
@@ -100,6 +102,14 @@ def test_the_rate_of_a_machine_is_measured():
     assert 0.1 < suite.rate_apart(small) < 1e6
     with pytest.raises(Refusal, match="needs frames of bytes"):
         suite.rate_apart(dataclasses.replace(small, torso="nature"))
+
+
+def test_the_rate_of_a_run_is_that_of_its_last_lines(tmp_path):
+    rows = [{"seed": 0, "step": 5, "time/fps": 1.0}, {"seed": 0, "step": 9, "time/fps": 30.0}, {"seed": 4, "step": 9, "time/fps": 31.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"seed": 0, "step": 9, "eval/x": 2.0}]))
+    assert logged_rate(tmp_path) == 61
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert math.isnan(logged_rate(tmp_path))
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):

@@ -33,6 +33,19 @@ def workers_for(count: int, cores: int) -> int:
     return -(-count // most)
 
 
+def crew(count: int, among: int, cores: int, look: bool, brief: bool) -> tuple[int, bool]:
+    """How many workers `count` of `among` environments get, and whether they keep looking for orders instead of sleeping at a pipe.
+
+    look: this process waits for an accelerator without sleeping, and so can look for answers as well. brief: a step takes no longer
+    than to be woken for it.
+    """
+    # Who looks needs a core: if there are not enough, those who look take the time of those who step.
+    left = (cores - 1) * count // among
+    if look and brief and left:
+        return workers_for(count, left), True  # a worker rather steps one more environment than sleeps
+    return workers_for(count, cores), look and workers_for(among, cores) < cores
+
+
 class Worker(NamedTuple):
     """A process with some of the environments."""
 
@@ -51,11 +64,10 @@ class Workers(HostEnvs):
         self.workers: list[Worker] = []
         self._of: list[Worker] = []  # for every environment
         self._silent: set[int] = set()  # pipes from workers that have something to do
-        shares = np.array_split(np.arange(count), workers_for(count, cores))
-        # Where this process waits for an accelerator without sleeping, it can look for answers as well, and workers for orders. Each
-        # needs a core for that: if there are not enough, those who look take the time of those who step.
         look = jax.default_backend() != "cpu" and self.purpose == TRAINING
-        self.looking = look and workers_for(self.among, cores) < cores
+        assert self.kind.apart
+        workers, self.looking = crew(count, self.among, cores, look, brief=self.kind.apart[0] != "atari")
+        shares = np.array_split(np.arange(count), workers)
         told = {"action": (spec.action.base.str, spec.action.shape), "frame": (spec.dtype, spec.shape)}
         slot = slot_of(**told)
         with tempfile.TemporaryFile() as file:

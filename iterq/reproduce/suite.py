@@ -20,7 +20,7 @@ from iterq.options import among
 from iterq.presets import PRESETS, configure
 from iterq.report.stats import Estimate, estimate
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
-from iterq.reproduce.training import steps_per_second, train
+from iterq.reproduce.training import logged_rate, steps_per_second, train
 
 Points = dict[int, list[float]]  # seed: a value per point of the curve
 OURS = "The paper does not name these tasks; they are ours."
@@ -118,18 +118,20 @@ class Experiment:
     def run(self, config: Any, folder: Path) -> Result:
         """Say what it costs, train, draw and judge."""
         tasks, labels, watch, full = self.chosen(config), self.labels(config), Stopwatch(), self.Config(**self.SCALES["paper"])
+        runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
         with watch("estimate"):
             measured = rate_apart if config.processes > 1 else steps_per_second
-            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in labels}
+            new = [label for label in labels if not all(folder.exists() for folder, _ in runs[label])]  # others go on: it was said before
+            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in new}
         whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
-        for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)):
+        for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)) if rates else ():
             steps, seeds = asked.total_timesteps, len(asked.seeds)
             hours = sum(count * steps * seeds / rate / 3600 for rate in rates.values())
-            text = f"{len(rates)} methods x {count} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
-            print(f"{self.name} at {scale} scale: {text}", file=sys.stderr)
+            text = f"methods that are new: {len(rates)} x {count} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours"
+            print(f"{self.name} at {scale} scale: {text} on this machine", file=sys.stderr)
         with watch("training"):
-            found = self.trained(labels, config, tasks)
+            found = self.trained(runs, config)
         curves = self.normalised(found, config, tasks)
         estimates = {label: estimate(list(np.moveaxis(curve.normalised, 1, 0))) for label, curve in curves.items() if curve.ends.size}
         self.write(folder, config, tasks, curves)
@@ -137,7 +139,8 @@ class Experiment:
         notes = [self.note] if self.note else []
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
-        table = [(label, f"{rates[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
+        speeds = {label: np.mean([logged_rate(folder) for folder, _ in of_tasks]) for label, of_tasks in runs.items()}
+        table = [(label, f"{speeds[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
         header = ("method", "steps/s", "points", f"IQM, {self.unit}", "95 % interval")
         title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.total_timesteps:,} steps, a point every {config.epoch:,}"
         described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
@@ -164,9 +167,8 @@ class Experiment:
         fields["checkpoint_every"] = 250_000
         return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
 
-    def trained(self, labels: list[str], config: Any, tasks: tuple[str, ...]) -> dict[str, list[Points]]:
+    def trained(self, runs: dict[str, list[tuple[Path, Any]]], config: Any) -> dict[str, list[Points]]:
         """Train all methods on all tasks, or find that they have been: per method, the curves on every task."""
-        runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
         train(dict(run for of_tasks in runs.values() for run in of_tasks), config.total_timesteps, config.at_once, config.processes)
 
         def read(folder: Path) -> Points:

@@ -1,6 +1,8 @@
 """The runs of an experiment: found again, trained, and how long that will take."""
 
 import dataclasses
+import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,13 @@ def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> No
 def finished(folder: Path, steps: int) -> bool:
     """Whether a run has come that far."""
     return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
+
+
+def logged_rate(folder: Path) -> float:
+    """Steps per second of all agents of a run, by the last lines of its log; nan if there are none yet."""
+    with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
+        last = {row["seed"]: row["time/fps"] for row in map(json.loads, file) if "time/fps" in row}
+    return sum(last.values()) if last else math.nan
 
 
 def steps_per_second(settings: Any) -> float:

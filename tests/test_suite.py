@@ -8,11 +8,12 @@ import math
 
 import pytest
 
-from iterq import cli
+from iterq import cli, runs
 from iterq.errors import Refusal
 from iterq.games import games
 from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
-from iterq.reproduce.training import logged_rate
+from iterq.reproduce.training import logged_rate, train
+from iterq.store import CONFIG
 
 EVERY = (*atari.ALL, *mujoco.ALL)
 MODULES = {"atari": atari, "mujoco": mujoco}
@@ -93,6 +94,23 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     assert cli.command([*words, "--out", str(tmp_path / "c"), *further]) == 0
     assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()) == folders
     assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint/*")} == {"step-000000000260", "step-000000000300"}
+
+
+def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeypatch):
+    opened = []
+
+    def go_on(chosen, new, processes):
+        for folder in chosen:
+            folder.mkdir(exist_ok=True)
+            (folder / CONFIG).touch()
+        opened.append((new, [folder.name for folder in chosen]))
+        return [{"finished": True} for _ in chosen]
+
+    monkeypatch.setattr(runs, "go_on", go_on)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / CONFIG).touch()
+    train({tmp_path / name: None for name in ("new", "begun", "later")}, 10, at_once=2, processes=1)
+    assert opened == [(True, ["new"]), (False, ["begun"]), (True, ["later"])]
 
 
 def test_the_rate_of_a_machine_is_measured():

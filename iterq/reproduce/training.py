@@ -20,8 +20,9 @@ def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> No
     todo = [folder for folder in runs if not finished(folder, total)]
     for i in range(0, len(todo), at_once):
         batch = todo[i : i + at_once]
+        begun = {folder for folder in batch if (folder / CONFIG).exists()}
         for new in (True, False):
-            chosen = {folder: runs[folder] for folder in batch if (folder / CONFIG).exists() != new}
+            chosen = {folder: runs[folder] for folder in batch if (folder in begun) != new}
             if chosen and not all(row["finished"] for row in go_on(chosen, new, processes)):
                 raise Refusal(f"stopped; the same command goes on from the runs in {batch[0].parent}")
 

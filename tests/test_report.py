@@ -93,6 +93,15 @@ def test_points_are_epochs_of_the_protocol_or_evenly_spaced(tmp_path):
     sparse = log._replace(steps=np.array([5.0, 35.0]), values=np.array([1.0, 2.0]), seconds=None)
     np.testing.assert_array_equal(curve(sparse, "return", 10, by_epochs=False)[0], [1, 1, 1])
     assert [point_width(x) for x in (0, 70, 1_000, 24_000, 1e6, 30e6)] == [1, 1, 10, 250, 10_000, 500_000]
+    assert [point_width(1e6, apart) for apart in (200, 50_000, 60_000)] == [10_000, 50_000, 100_000]
+
+
+def test_points_are_no_closer_than_what_was_logged(tmp_path):
+    lines = [f"sac,{task},{step},{step / 10}" for task, every in (("A", 50), ("B", 20)) for step in range(every, 1_001, every)]
+    (tmp_path / "table.csv").write_text("\n".join(["algorithm,task,step,value", *lines]))
+    found = compare([tmp_path / "table.csv"]).curves["sac"]
+    assert found["A"].values.tolist() == [[step / 10 for step in range(50, 1_001, 50)]]
+    assert found["B"].values[0, :3].tolist() == [3, 8, 13]  # of 20 and 40, of 60, 80 and 100, of 120 and 140
 
 
 def test_atari_is_normalised_by_humans_and_others_by_a_baseline(tmp_path):

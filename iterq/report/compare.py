@@ -71,13 +71,15 @@ def collected(paths: Sequence[Path], metric: str) -> tuple[list[Source], list[st
 
 
 def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", group: tuple[str, ...] = (), epoch: int = 0) -> Comparison:
-    """Read everything at `paths`. epoch: steps between points; 0: 250 000 for Atari, else a round number that gives about a hundred."""
+    """Read everything at `paths`. epoch: steps between points; 0: 250 000 for Atari, else a round number, see `point_width`."""
     sources, warnings = collected(paths, metric)
     sources = labelled(sources, group)
     on_atari = all(source.task in references() for source in sources)
-    longest = max((float(log.steps[-1]) for source in sources for log in source.logs if log.steps.size), default=0)
+    steps = [log.steps for source in sources for log in source.logs if log.steps.size]
+    longest = max((float(x[-1]) for x in steps), default=0)
+    apart = max((float(np.median(np.diff(x))) for x in steps if len(x) > 1), default=0)
     by_epochs = epoch > 0 or (on_atari and longest >= logs.EPOCH)
-    width = epoch or (logs.EPOCH if by_epochs else logs.point_width(longest))
+    width = epoch or (logs.EPOCH if by_epochs else logs.point_width(longest, apart))
     curves: dict[str, dict[str, Curve]] = {}
     for label, task in dict.fromkeys((source.label, source.task) for source in sources):
         found = _curve([s for s in sources if (s.label, s.task) == (label, task)], metric, width, by_epochs, warnings)

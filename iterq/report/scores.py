@@ -195,9 +195,9 @@ def curve(log: Log, metric: str, width: int, by_epochs: bool) -> tuple[np.ndarra
     return values, seconds
 
 
-def point_width(longest: float) -> int:
-    """Steps between points: a round number that gives about a hundred."""
-    size = max(longest / POINTS, 1)
+def point_width(longest: float, apart: float = 0) -> int:
+    """Steps between points: a round number that gives about a hundred, or fewer where values are further `apart` than that."""
+    size = max(longest / POINTS, apart, 1)
     unit = 10 ** math.floor(math.log10(size))
     return int(next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= size and unit * k == int(unit * k)))
 

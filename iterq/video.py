@@ -14,18 +14,18 @@ def record_episode(model: Any, folder: Path) -> Path:
     """`folder`/video.mp4, or .gif without ffmpeg: the first evaluation episode of the first seed, in an environment that draws itself."""
     # Otherwise ffmpeg is started by a fork, which a process that runs JAX may not survive.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    import gymnasium
     import imageio.v2 as imageio
 
     from iterq.envs.host import HostEnv
     from iterq.envs.stepping import EVALUATION, episode_seed
     from iterq.games import game_of
+    from iterq.worker import gymnasium_env
 
     name, c = model.config.env, model.config
     if not isinstance(model.env, HostEnv):
         raise Refusal(f"{name} has no pictures; --video needs a Gymnasium environment")
     try:
-        env = model.env.make() if game_of(name) else gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
+        env = model.env.make() if game_of(name) else gymnasium_env(name, render_mode="rgb_array")
     except Exception as error:  # the environment's own, too
         raise Refusal(f"{name} cannot be drawn: {error}") from error
     if env.render_mode != "rgb_array":

@@ -6,6 +6,7 @@ another byte says that it is done; or, where both sides have a core to themselve
 This module needs no JAX, so that a process starts quickly and stays small.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -51,9 +52,30 @@ def make(maker: str, name: str) -> Any:
         from iterq.emulator import Atari
 
         return Atari(name)
+    return gymnasium_env(name)
+
+
+def gymnasium_env(name: str, **options: Any) -> Any:
+    """A new environment of Gymnasium."""
     import gymnasium
 
-    return gymnasium.make(name, disable_env_checker=True)
+    with contextlib.suppress(gymnasium.error.Error, ImportError, AttributeError):
+        if "mujoco" in str(gymnasium.spec(name).entry_point):
+            _hush()
+    return gymnasium.make(name, disable_env_checker=True, **options)
+
+
+def _hush() -> None:
+    """Some of Gymnasium's models use words that MuJoCo is going to drop. It says so for every one that is made, and in a file of its own.
+
+    What else it has to say is still said, but in no file.
+    """
+    import mujoco
+
+    if mujoco.get_mju_user_warning() is None:  # pyright: ignore[reportAttributeAccessIssue]
+        mujoco.set_mju_user_warning(  # pyright: ignore[reportAttributeAccessIssue]
+            lambda text: None if "is deprecated" in text else print(f"MuJoCo: {text}", file=sys.stderr)
+        )
 
 
 def action_of(slot: np.void) -> Any:

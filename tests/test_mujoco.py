@@ -1,5 +1,9 @@
 """MuJoCo tasks in processes of their own are Gymnasium's own environments, bit for bit."""
 
+import re
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -161,3 +165,22 @@ def test_a_worker_that_dies_is_noticed_without_a_pipe(monkeypatch):
     with pytest.raises(EnvironmentFailure, match="a process that steps Hopper-v5 has died"):
         envs.step(np.zeros((2, 3), np.float32), 1)
     envs.close()
+
+
+@pytest.mark.parametrize("where", ["host_env", "worker"])
+def test_words_that_models_should_not_use_any_more_are_no_users_business(where, tmp_path):
+    """MuJoCo would say so for every environment, and in a file; what else it has to say is said."""
+    make = {"host_env": "from iterq.envs.host import host_env as make", "worker": "from iterq.worker import gymnasium_env as make"}[where]
+    program = f"""
+import mujoco
+{make}
+make("HalfCheetah-v5")
+model = mujoco.MjModel.from_xml_string('<mujoco><worldbody><body><freejoint/><geom size="1"/></body></worldbody></mujoco>')
+data = mujoco.MjData(model)
+data.qvel[0] = float("nan")
+mujoco.mj_step(model, data)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    (said,) = done.stderr.splitlines()
+    assert re.match("MuJoCo: Nan, Inf or huge value in QVEL at DOF 0", said)
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
+from iterq.worker import gymnasium_env
 
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "pygame": "video"}  # what Gymnasium says is missing, and the extra that brings it
 
@@ -60,7 +61,7 @@ def is_body(env: Any) -> bool:
 
 def _make(name: str) -> Any:
     try:
-        return gymnasium.make(name, disable_env_checker=True)
+        return gymnasium_env(name)
     except gymnasium.error.DependencyNotInstalled as error:
         extra = next((extra for word, extra in EXTRAS.items() if word in str(error).lower()), "")
         hint = f"pip install 'iterq[{extra}]'" if extra else str(error)

@@ -4,7 +4,7 @@
 
     anchor   θ̄₀            where the window starts; constant between two shifts
     online   θ₁ … θₖ       learned
-    frozen   θ̄₁ … θ̄ₖ       a snapshot of `online`, refreshed every D steps; None: use `online` itself (D = 1)
+    frozen   θ̄₁ … θ̄ₖ₋₁     a snapshot of `online`, refreshed every D steps; None: use `online` itself (D = 1)
 
 Parameters are dicts of parts (see networks.py). A part named in `shared` is common to θ₁ … θₖ; every other part carries a
 leading axis of size K. That is the whole difference between a shared torso and independent networks. A chain of one stacks
@@ -81,6 +81,10 @@ def window(
     def member(online: Params, k: Any) -> Params:
         return on_stack(lambda x: x[k - 1], online)
 
+    def but_last(online: Params) -> Params:
+        """θ₁ … θₖ₋₁, from which others learn."""
+        return on_stack(lambda x: x[:-1], online)
+
     def Q(theta: Params) -> Callable[..., Any]:
         return lambda *inputs: net.apply(theta, *inputs)
 
@@ -88,7 +92,7 @@ def window(
         members = [net.init(jax.random.fold_in(key, 1 if identical else k), *inputs) for k in range(1, K + 1)]
         online = on_stack(lambda *x: jnp.stack(x), *members)
         anchor = member(online, 1) if consecutive else online
-        return Chain(anchor, online, online if frozen and consecutive and K > 1 else None)
+        return Chain(anchor, online, but_last(online) if frozen and consecutive and K > 1 else None)
 
     def targets(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> Any:
         keys = per_sample(key, batch)
@@ -105,8 +109,8 @@ def window(
         if K == 1:
             return first
         # yₖ = Γ̂Q̄ₖ₋₁,  k = 2 … K
-        bars = chain.online if chain.frozen is None else chain.frozen
-        rest = over_members(on_stack(lambda x: x[:-1], bars), on_stack(lambda x: x[1:], chain.online))
+        bars = but_last(chain.online) if chain.frozen is None else chain.frozen
+        rest = over_members(bars, on_stack(lambda x: x[1:], chain.online))
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
 
     def distances(bellman: Bellman, online: Params, ys: Any, batch: Any, key: jax.Array) -> jax.Array:
@@ -139,7 +143,7 @@ def window(
 
     def sync(chain: Chain) -> Chain:
         # θ̄ₖ ← θₖ
-        return chain._replace(frozen=None if chain.frozen is None else chain.online)
+        return chain._replace(frozen=None if chain.frozen is None else but_last(chain.online))
 
     def shift(chain: Chain) -> Chain:
         if not consecutive:

@@ -18,6 +18,8 @@ def test_torso_passes_and_actions_do_not_grow_with_the_window():
     assert (one.parameters, three.parameters) == (torso + head + 516, torso + 3 * (head + 516))
     # Online, anchor and two moments; a window also keeps its frozen targets.
     assert one.megabytes == pytest.approx(4 * 4 * one.parameters / 1e6, rel=0.01)
+    frozen = torso + 2 * (head + 516)
+    assert three.megabytes == pytest.approx(4 * (3 * three.parameters + one.parameters + frozen) / 1e6, rel=0.01)
 
 
 def test_the_table_has_a_row_per_window(tmp_path):

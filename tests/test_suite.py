@@ -6,11 +6,13 @@ import functools
 import json
 import math
 
+import numpy as np
 import pytest
 
 from iterq import cli, runs
 from iterq.errors import Refusal
 from iterq.games import games
+from iterq.report.stats import Estimate
 from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
 from iterq.reproduce.training import logged_rate, train
 from iterq.store import CONFIG
@@ -33,7 +35,7 @@ def test_every_method_of_every_experiment_has_a_configuration_of_its_own(experim
     settings = [experiment.settings(label, config, experiment.tasks[0]) for label in experiment.methods]
     assert len({str(found) for found in settings}) == len(settings)
     assert set(experiment.tasks) <= {*games(), *mujoco.TASKS}
-    assert {label for claim in experiment.claims for label in claim} <= set(experiment.methods)
+    assert {label for claim in (*experiment.claims, *experiment.on_the_way) for label in claim} <= set(experiment.methods)
     if scale == "paper":
         on_atari = experiment in atari.ALL
         expected = (50_000_000, 20_000, 1_000_000, 5) if on_atari else (1_000_000, 5_000, 1_000_000, 10)
@@ -64,7 +66,8 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
         str(tmp_path / "runs"),
         "--json",
     ]
-    assert cli.command([*words, "--out", str(tmp_path / "one"), "--methods", "without targets"]) == 0
+    assert cli.command([*words, "--out", str(tmp_path / "one"), "--methods", "without targets", "--no-estimate"]) == 0
+    assert "hours" not in capsys.readouterr().err
     assert [path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()] == ["i-dqn-no-targets-Breakout"]
     (alone,) = (tmp_path / "runs").glob("*/checkpoint/*")
     written = alone.stat().st_mtime_ns
@@ -128,6 +131,23 @@ def test_the_rate_of_a_run_is_that_of_its_last_lines(tmp_path):
     assert logged_rate(tmp_path) == 61
     (tmp_path / "metrics.jsonl").write_text("")
     assert math.isnan(logged_rate(tmp_path))
+
+
+def test_claims_are_judged_at_the_end_and_on_the_way():
+    """The paper has i-SAC ahead of SAC on the way and level at the end, i-DroQ ahead of DroQ to the end."""
+    curves = {"SAC": [0.2, 0.6, 1.0], "i-SAC": [0.4, 0.8, 0.9], "DroQ": [0.5, 1.0, 1.2], "i-DroQ": [0.6, 1.2, 1.1, 9.0]}
+    estimates = {label: Estimate(*(np.array(x),) * 3) for label, x in curves.items()}
+    judged = {q.name: (round(q.ours, 6), q.passed) for q in mujoco.main.judged(estimates, whole=True) if "minus" in q.name}
+    assert judged == {
+        "i-DroQ minus DroQ, at the end": (7.8, True),
+        "i-SAC minus SAC, mean along training": (0.1, True),
+        "i-DroQ minus DroQ, mean along training": (round(0.2 / 3, 6), True),  # of the points that all have
+    }
+    worse = mujoco.main.judged({**estimates, "i-SAC": estimates["SAC"], "SAC": estimates["i-SAC"]}, whole=True)
+    assert [q.name for q in worse if q.passed is False] == ["i-SAC minus SAC, mean along training"]
+    assert {q.passed for q in mujoco.main.judged(estimates, whole=False)} == {None}
+    (at_the_end,) = (q for q in atari.targets.judged(dict.fromkeys(atari.targets.methods, estimates["SAC"]), True) if "minus" in q.name)
+    assert at_the_end.name.endswith("at the end")
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):

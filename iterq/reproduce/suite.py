@@ -54,6 +54,8 @@ class Config:
     """Runs, a method on a task each, that are trained side by side; their replays share the memory."""
     processes: int = 1
     """Processes that share them."""
+    estimate: bool = True
+    """First measure how long all this will take on this machine, for methods that have no runs yet, and say so."""
     runs: Path = Path("runs") / "suite"
     """Where run directories are kept, and found again."""
 
@@ -81,6 +83,7 @@ class Experiment:
     methods: dict[str, str]  # label: algorithm or variant, with @PRESET if it has its own
     tasks: tuple[str, ...]
     claims: tuple[tuple[str, str], ...] = ()  # (label, label): the paper has the first ahead of the second at the end
+    on_the_way: tuple[tuple[str, str], ...] = ()  # the same along training
     marks: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # label: points that the paper points out
     drawn: str = ""  # a metric instead of the return
     note: str = ""
@@ -121,7 +124,7 @@ class Experiment:
         runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
         with watch("estimate"):
             measured = rate_apart if config.processes > 1 else steps_per_second
-            new = [label for label in labels if not all(folder.exists() for folder, _ in runs[label])]  # others go on: it was said before
+            new = [label for label in labels if config.estimate and not all(folder.exists() for folder, _ in runs[label])]
             rates = {label: measured(self.settings(label, config, self.rate_on)) for label in new}
         whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
@@ -232,15 +235,18 @@ class Experiment:
         draw_panels(folder, self.name, panels, heights, marks={label: [e - 1 for e in found] for label, found in self.marks.items()})
 
     def judged(self, estimates: dict[str, Estimate], whole: bool) -> list[Quantity]:
-        """The last points, and what the paper claims of them."""
+        """The last points, and what the paper claims of them and of the way to them."""
         if self.drawn:
             return []
         last = {label: float(found.value[-1]) for label, found in estimates.items()}
         quantities = [Quantity(f"{label}: IQM at the end", value, None, self.paper.get(label)) for label, value in last.items()]
-        for better, worse in self.claims:
-            if better in last and worse in last:
-                gain = last[better] - last[worse]
-                quantities.append(Quantity(f"{better} minus {worse}", gain, None, None, "> 0", gain > 0 if whole else None))
+        points = min((found.value.size for found in estimates.values()), default=0)
+        along = {label: float(found.value[:points].mean()) for label, found in estimates.items()}
+        for scores, claims, when in ((last, self.claims, "at the end"), (along, self.on_the_way, "mean along training")):
+            for better, worse in claims:
+                if better in scores and worse in scores:
+                    gain = scores[better] - scores[worse]
+                    quantities.append(Quantity(f"{better} minus {worse}, {when}", gain, None, None, "> 0", gain > 0 if whole else None))
         return quantities
 
 

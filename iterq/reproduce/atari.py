@@ -16,7 +16,8 @@ from iterq.errors import Refusal
 from iterq.games import game_of, human_normalised, references
 from iterq.presets import NAMED
 from iterq.reproduce import suite
-from iterq.reproduce.suite import OURS, Experiment, Points
+from iterq.reproduce.suite import OURS, Experiment
+from iterq.reproduce.training import Points
 
 TWENTY = tuple(game for game, found in references().items() if found.in_paper)
 THREE = ("Asteroids", "Asterix", "Qbert")  # of the window sizes; elsewhere our choice

@@ -14,7 +14,8 @@ import numpy as np
 from iterq.dialects import unknown
 from iterq.errors import Refusal
 from iterq.reproduce import suite
-from iterq.reproduce.suite import OURS, Experiment, Points
+from iterq.reproduce.suite import OURS, Experiment
+from iterq.reproduce.training import Points, read_metric
 
 TASKS = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "Walker2d")
 
@@ -77,7 +78,7 @@ class MuJoCo(Experiment):
         return {"eval_every": config.epoch, "eval_episodes": config.eval_episodes, "log_every": config.epoch}
 
     def read(self, folder: Path, config: Any) -> Points:
-        return self.read_metric(folder, config, "eval/mean_reward")
+        return read_metric(folder, config, "eval/mean_reward")
 
     def normaliser(self, task: str, scores: dict[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         return lambda x: x / np.abs(scores[self.baseline][:, -1].mean())

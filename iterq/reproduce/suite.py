@@ -5,8 +5,6 @@ experiments share the runs they have in common. Scores are aggregated by the int
 """
 
 import dataclasses
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,9 +18,8 @@ from iterq.options import among
 from iterq.presets import PRESETS, configure
 from iterq.report.stats import Estimate, estimate
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
-from iterq.reproduce.training import logged_rate, steps_per_second, train
+from iterq.reproduce.training import Points, logged_rate, read_metric, say_hours, steps_per_second, train
 
-Points = dict[int, list[float]]  # seed: a value per point of the curve
 OURS = "The paper does not name these tasks; they are ours."
 
 
@@ -128,11 +125,9 @@ class Experiment:
             rates = {label: measured(self.settings(label, config, self.rate_on)) for label in new}
         whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
-        for scale, count, asked in (("full", len(self.tasks), full), ("this", len(tasks), config)) if rates else ():
-            steps, seeds = asked.total_timesteps, len(asked.seeds)
-            hours = sum(count * steps * seeds / rate / 3600 for rate in rates.values())
-            text = f"methods that are new: {len(rates)} x {count} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours"
-            print(f"{self.name} at {scale} scale: {text} on this machine", file=sys.stderr)
+        if rates:
+            say_hours(f"{self.name} at full scale", rates, len(self.tasks), full)
+            say_hours(f"{self.name} at this scale", rates, len(tasks), config)
         with watch("training"):
             found = self.trained(runs, config)
         curves = self.normalised(found, config, tasks)
@@ -175,7 +170,7 @@ class Experiment:
         train(dict(run for of_tasks in runs.values() for run in of_tasks), config.total_timesteps, config.at_once, config.processes)
 
         def read(folder: Path) -> Points:
-            return self.read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)
+            return read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)
 
         return {label: [read(folder) for folder, _ in of_tasks] for label, of_tasks in runs.items()}
 
@@ -198,18 +193,6 @@ class Experiment:
             for label, x in scores.items():
                 comparable[label][:, t] = normalise(x[:, t])
         return {label: Curves(config.epoch * np.arange(1, x.shape[2] + 1), x, comparable[label]) for label, x in scores.items()}
-
-    def read_metric(self, folder: Path, config: Any, name: str) -> Points:
-        """The mean of a metric over its lines up to every point."""
-        sums: dict[tuple[int, int], list[float]] = {}
-        with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
-            for row in map(json.loads, file):
-                if name in row and row["step"]:
-                    sums.setdefault((row["seed"], (row["step"] - 1) // config.epoch), []).append(row[name])
-        found: Points = {seed: [] for seed in config.seeds}
-        for (seed, _), values in sorted(sums.items()):
-            found[seed].append(float(np.mean(values)))
-        return found
 
     def write(self, folder: Path, config: Any, tasks: tuple[str, ...], curves: dict[str, Curves]) -> None:
         """What is drawn, as a table."""

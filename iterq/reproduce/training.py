@@ -3,13 +3,17 @@
 import dataclasses
 import json
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from iterq.errors import Refusal
+
+Points = dict[int, list[float]]  # seed: a value per point of a curve
 
 
 def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> None:
@@ -30,6 +34,27 @@ def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> No
 def finished(folder: Path, steps: int) -> bool:
     """Whether a run has come that far."""
     return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
+
+
+def read_metric(folder: Path, config: Any, name: str) -> Points:
+    """The mean of a metric over the lines of a run's log up to every point."""
+    sums: dict[tuple[int, int], list[float]] = {}
+    with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            if name in row and row["step"]:
+                sums.setdefault((row["seed"], (row["step"] - 1) // config.epoch), []).append(row[name])
+    found: Points = {seed: [] for seed in config.seeds}
+    for (seed, _), values in sorted(sums.items()):
+        found[seed].append(float(np.mean(values)))
+    return found
+
+
+def say_hours(what: str, rates: dict[str, float], tasks: int, config: Any) -> None:
+    """How long methods with these rates take for all tasks, seeds and steps."""
+    steps, seeds = config.total_timesteps, len(config.seeds)
+    hours = sum(tasks * steps * seeds / rate / 3600 for rate in rates.values())
+    text = f"{len(rates)} x {tasks} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
+    print(f"{what}: methods that are new: {text}", file=sys.stderr)
 
 
 def logged_rate(folder: Path) -> float:

@@ -151,8 +151,14 @@ def fill(like: Any, arrays: dict[str, np.ndarray], source: str) -> Any:
     if expected.keys() != arrays.keys():
         odd = sorted(expected.keys() ^ arrays.keys())
         raise Refusal(f"{source} does not fit this agent: {odd[0]} is in only one of them")
+    arrays = {name: _without_last(name, arrays[name], like=x) for name, x in expected.items()}
     for name, x in expected.items():
         fits = len(x.shape) == arrays[name].ndim and all(a in (0, b) for a, b in zip(x.shape, arrays[name].shape, strict=True))
         if not fits or x.dtype != arrays[name].dtype:
             raise Refusal(f"{source} does not fit this agent: {name} is {arrays[name].shape} {arrays[name].dtype}, not {x.shape} {x.dtype}")
     return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in expected])
+
+
+def _without_last(name: str, x: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Up to version 0.2, windows also kept a frozen copy of their last member, from which nobody learns."""
+    return x[:-1] if ".chain.frozen." in name and like.ndim and x.shape == (len(like) + 1, *like.shape[1:]) else x

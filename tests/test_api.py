@@ -305,13 +305,27 @@ def test_a_callback_that_returns_false_stops():
     assert made(log_every=20).learn(60, callback=lambda step, fleet: None).summary.finished
 
 
-def changed(file, tmp_path, **fields):
-    """The file with some of its description replaced."""
+def changed(file, tmp_path, arrays=None, **fields):
+    """The file with some of its description, or its arrays, replaced."""
     with safetensors.safe_open(file, "np") as opened:
         about = json.loads(opened.metadata()["iterq"])
     path = tmp_path / "changed.safetensors"
-    path.write_bytes(safetensors.numpy.save(safetensors.numpy.load_file(file), {"iterq": json.dumps({**about, **fields})}))
+    arrays = safetensors.numpy.load_file(file) if arrays is None else arrays
+    path.write_bytes(safetensors.numpy.save(arrays, {"iterq": json.dumps({**about, **fields})}))
     return path
+
+
+def test_a_file_with_a_frozen_copy_of_the_last_member_can_be_read(trained, file, tmp_path):
+    """As windows had it up to version 0.2; nobody learns from it."""
+    arrays, longer = safetensors.numpy.load_file(file), 0
+    for name in [name for name in arrays if ".chain.frozen.head." in name]:
+        longer, arrays[name] = longer + 1, np.concatenate([arrays[name], arrays[name][-1:] + 7])
+    assert longer == 4  # kernel and bias of two seeds
+    assert_same(iterq.load(changed(file, tmp_path, arrays)).learner(1), trained.learner(1))
+    for name in [name for name in arrays if ".chain.frozen.head." in name]:
+        arrays[name] = np.concatenate([arrays[name], arrays[name][-1:]])
+    with pytest.raises(Refusal, match=r"does not fit this agent: .*chain.frozen.head.bias is \(4, 2\)"):
+        iterq.load(changed(file, tmp_path, arrays))
 
 
 def test_a_file_of_a_newer_format_is_refused(file, tmp_path):

@@ -4,6 +4,7 @@ A process is told by its standard input what to do, and says on its standard out
 NVIDIA's multi-process service is on (`nvidia-cuda-mps-control -d`).
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -117,7 +118,8 @@ def main() -> None:
         answer, code = {"refused": str(error)}, 2
     except KeyboardInterrupt:
         answer, code = {"refused": "interrupted before training had begun"}, 2
-    print(json.dumps(answer), flush=True)
+    with contextlib.suppress(OSError):  # nobody may be there any more
+        print(json.dumps(answer), flush=True)
     os._exit(code)  # see cli.main
 
 

@@ -1,5 +1,6 @@
 """Training from the command line: what `train`, `resume`, `eval` and `list` print and leave behind."""
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import iterq
-from iterq import apart, cli
+from iterq import apart, cli, stopping
 from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, PRESETS, configure
 from iterq.reproduce import EXPERIMENTS
@@ -381,30 +382,49 @@ def test_how_processes_share_runs(env, seeds, processes, expected, tmp_path):
     assert len({(config.env, seed) for config in runs.values() for seed in config.seeds}) == seeds * len(env.split(","))
 
 
+@contextlib.contextmanager
+def two_processes(out, programs):
+    """A run that would go on for ever in two processes of its own, when both have written a checkpoint."""
+    words = ["train", "dqn", "--env", "jax/Chain,jax/Catch", *TINY, "--total-timesteps", "100000000", "--processes", "2", "--out", out]
+    command = [sys.executable, "-m", "iterq.cli", *map(str, words)]
+    environment = {**os.environ, **programs, "PYTHONPATH": os.getcwd()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        deadline = time.monotonic() + 120
+        while len({path.parents[1] for path in out.glob("*/checkpoint/step-*")}) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield process
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_all_processes_with_a_checkpoint(number, tmp_path, programs):
-    words = [
-        "train",
-        "dqn",
-        "--env",
-        "jax/Chain,jax/Catch",
-        *TINY,
-        "--total-timesteps",
-        "100000000",
-        "--processes",
-        "2",
-        "--out",
-        tmp_path / "run",
-    ]
-    environment = {**os.environ, **programs, "PYTHONPATH": os.getcwd()}
-    process = subprocess.Popen([sys.executable, "-m", "iterq.cli", *map(str, words)], stdout=subprocess.PIPE, text=True, env=environment)
-    deadline = time.monotonic() + 120
-    while len({path.parents[1] for path in (tmp_path / "run").glob("*/checkpoint/step-*")}) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
+    with two_processes(tmp_path / "run", programs) as process:
+        process.send_signal(number)
+        time.sleep(0.05)
+        process.send_signal(number)  # as `timeout` does, once to the process and once to its group
+        said, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.count("stopped at step") == 2
+
+
+def test_processes_come_to_rest_when_the_one_that_has_started_them_is_gone(tmp_path, programs, capsys):
+    with two_processes(tmp_path / "run", programs) as process:
+        process.kill()
+        _, said = process.communicate(timeout=60)  # until nobody holds its standard error
+    assert "Traceback" not in said
+    for run in (tmp_path / "run" / "jax-Chain", tmp_path / "run" / "jax-Catch"):
+        last = max(int(path.name.removeprefix("step-")) for path in run.glob("checkpoint/step-*"))
+        assert printed(capsys, "resume", run, "--total-timesteps", last + 100)["steps"] == last + 100
+
+
+def test_a_second_signal_interrupts_if_it_is_not_the_first_one_again(monkeypatch):
+    with stopping.stopping() as stop:
+        assert not stop()
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop()
+        monkeypatch.setattr(stopping, "AGAIN", 0)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_signal_before_training_has_begun_is_one_line(tmp_path):

@@ -7,8 +7,9 @@
     frozen   θ̄₁ … θ̄ₖ₋₁     a snapshot of `online`, refreshed every D steps; None: use `online` itself (D = 1)
 
 Parameters are dicts of parts (see networks.py). A part named in `shared` is common to θ₁ … θₖ; every other part carries a
-leading axis of size K. That is the whole difference between a shared torso and independent networks. A chain of one stacks
-nothing: (anchor, online) are then the (target, online) of the base algorithm, and the same program runs.
+leading axis of size K, in `frozen` K - 1: nobody learns from the last. That is the whole difference between a shared torso and
+independent networks. A chain of one stacks nothing: (anchor, online) are then the (target, online) of the base algorithm, and the same
+program runs.
 
 Algorithm 1 as printed shifts only the targets. Then θₖ, learned towards update k, would restart on update k + 1 while the next
 sync overwrites θ̄ₖ with it, and the look-ahead would be lost within D steps; so the online parameters shift with their targets.

@@ -76,8 +76,8 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     assert cli.command([*words, "--out", str(tmp_path / "a")]) == 0
     assert alone.stat().st_mtime_ns == written
     told = capsys.readouterr()
-    # Of the method that is new, 2 tasks x 5 seeds x 50 M steps at 500 steps/s
-    said = "methods that are new: 1 x 2 tasks x 5 seeds x 50,000,000 steps take about 2.8e+02 hours on this machine"
+    # 2 methods x 2 tasks x 5 seeds x 50 M steps at 500 steps/s
+    said = "2 methods x 2 tasks x 5 seeds x 50,000,000 steps take about 5.6e+02 hours on this machine"
     assert f"atari-targets at full scale: {said}" in told.err
     result = json.loads(told.out)
     assert {"atari-targets.png", "atari-targets.pdf", "curves.csv", "result.json"} == set(result["files"])

@@ -392,7 +392,10 @@ def two_processes(out, programs):
         deadline = time.monotonic() + 120
         while len({path.parents[1] for path in out.glob("*/checkpoint/step-*")}) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
-        yield process
+        try:
+            yield process
+        finally:
+            process.kill()  # a test that failed would wait for ever
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

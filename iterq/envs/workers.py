@@ -36,8 +36,8 @@ def workers_for(count: int, cores: int) -> int:
 def crew(count: int, among: int, cores: int, look: bool, brief: bool) -> tuple[int, bool]:
     """How many workers `count` of `among` environments get, and whether they keep looking for orders instead of sleeping at a pipe.
 
-    look: this process waits for an accelerator without sleeping, and so can look for answers as well. brief: a step takes no longer
-    than to be woken for it.
+    look: this process waits for an accelerator without sleeping, and so can look for answers as well. brief: steps are short beside what
+    it takes to be woken for each (MuJoCo's tasks: half the speed; an emulator's step is longer).
     """
     # Who looks needs a core: if there are not enough, those who look take the time of those who step.
     left = (cores - 1) * count // among

@@ -18,7 +18,7 @@ from iterq.options import among
 from iterq.presets import PRESETS, configure
 from iterq.report.stats import Estimate, estimate
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
-from iterq.reproduce.training import Points, logged_rate, read_metric, say_hours, steps_per_second, train
+from iterq.reproduce.training import Points, finished, logged_rate, read_metric, say_hours, steps_per_second, train
 
 OURS = "The paper does not name these tasks; they are ours."
 
@@ -52,7 +52,7 @@ class Config:
     processes: int = 1
     """Processes that share them."""
     estimate: bool = True
-    """First measure how long all this will take on this machine, for methods that have no runs yet, and say so."""
+    """First measure how long all this will take on this machine, and say so, if anything is to be trained."""
     runs: Path = Path("runs") / "suite"
     """Where run directories are kept, and found again."""
 
@@ -121,8 +121,9 @@ class Experiment:
         runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
         with watch("estimate"):
             measured = rate_apart if config.processes > 1 else steps_per_second
-            new = [label for label in labels if config.estimate and not all(folder.exists() for folder, _ in runs[label])]
-            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in new}
+            all_done = all(finished(folder, config.total_timesteps) for of_tasks in runs.values() for folder, _ in of_tasks)
+            asked = labels if config.estimate and not all_done else []
+            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in asked}
         whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
         if rates:
@@ -138,7 +139,8 @@ class Experiment:
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
         speeds = {label: np.mean([logged_rate(folder) for folder, _ in of_tasks]) for label, of_tasks in runs.items()}
-        table = [(label, f"{speeds[label]:,.0f}", str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
+        said = {label: f"{speed:,.0f}" if np.isfinite(speed) else "–" for label, speed in speeds.items()}
+        table = [(label, said[label], str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
         header = ("method", "steps/s", "points", f"IQM, {self.unit}", "95 % interval")
         title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.total_timesteps:,} steps, a point every {config.epoch:,}"
         described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}

@@ -53,8 +53,8 @@ def say_hours(what: str, rates: dict[str, float], tasks: int, config: Any) -> No
     """How long methods with these rates take for all tasks, seeds and steps."""
     steps, seeds = config.total_timesteps, len(config.seeds)
     hours = sum(tasks * steps * seeds / rate / 3600 for rate in rates.values())
-    text = f"{len(rates)} x {tasks} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
-    print(f"{what}: methods that are new: {text}", file=sys.stderr)
+    text = f"{len(rates)} methods x {tasks} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
+    print(f"{what}: {text}", file=sys.stderr)
 
 
 def logged_rate(folder: Path) -> float:

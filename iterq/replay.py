@@ -107,6 +107,17 @@ def reader(memory: Memory, data: Any) -> Read:
     return read
 
 
+def opened(memory: Memory, read: Read, i: Any, opening: Any) -> Read:
+    """`read` as it will be of what rows are opened with, once `open_row` has written `opening` to row `i`."""
+
+    def read_on(field: str, j: Any) -> Any:
+        kind, at = memory.row.fields[field][:2]  # pyright: ignore
+        new = from_bytes(opening[at - opens(memory) :][: kind.itemsize], kind)
+        return jnp.where((j == i).reshape(*j.shape, *(1,) * new.ndim), new, read(field, j))
+
+    return read_on
+
+
 def open_row(memory: Memory, replay: Replay, i: Any, opening: Any) -> Replay:
     """A frame is seen: write `opening`, the part of row `i` from `first` on, as bytes."""
     data, counts, tree = replay

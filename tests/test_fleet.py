@@ -433,28 +433,46 @@ def test_side_by_side_it_does_not_matter_where_the_replay_is_nor_that_a_run_was_
 
 
 @pytest.mark.usefixtures("compiled_quickly", "side_by_side")
-@pytest.mark.parametrize("place", ["device", "host"])
-def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_a_stop(place, tmp_path):
-    fields = {"seeds": 4, "learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": place, "G": 1}
-    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+@pytest.mark.parametrize(
+    ("algorithm", "env", "more"),
+    [
+        ("i-sac", "Pendulum-v1", {"seeds": 4, "replay": "device", "G": 1}),
+        ("i-sac", "Pendulum-v1", {"seeds": 4, "replay": "host", "G": 1}),
+        ("i-dqn", "CartPole-v1", {"seeds": 1, "replay": "device", "G": 4}),
+    ],
+)
+def test_a_gradient_step_that_is_called_ahead_of_its_step_is_not_repeated_after_a_stop(algorithm, env, more, tmp_path):
+    fields = {"learning_starts": 40, "buffer_size": 60, "batch_size": 8, **more}
+    with contextlib.closing(make(algorithm, env, **fields)) as model:
         whole = states_of(model.learn(90))
-    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+    with contextlib.closing(make(algorithm, env, **fields)) as model:
         fleet = model.learn(0).session.fleet
         for _ in fleet.advancing(90, lambda: fleet.n >= 47):
             pass
         assert {(group.n, group.learned) for group in fleet.groups} == {(47, 48)}
         checkpoint.save(tmp_path, fleet, "", {}, 0.0)
-    with contextlib.closing(make("i-sac", "Pendulum-v1", **fields)) as model:
+    with contextlib.closing(make(algorithm, env, **fields)) as model:
         model.learn(0)
         checkpoint.restore(checkpoint.newest(tmp_path, ""), model.session.fleet)
         assert differing(states_of(model.learn(43)), whole) == []
 
 
 @pytest.mark.usefixtures("compiled_quickly", "side_by_side")
-@pytest.mark.parametrize(("algorithm", "env", "G"), [("i-sac", "Pendulum-v1", 1), ("i-dqn", "CartPole-v1", 4)])
-def test_what_is_stored_is_what_the_environments_did(algorithm, env, G):
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_updates_are_called_ahead_of_the_actions_where_no_other_group_waits_for_the_device(seeds):
+    fields = {"learning_starts": 40, "buffer_size": 60, "batch_size": 8, "replay": "device", "G": 4}
+    with contextlib.closing(make("i-dqn", "CartPole-v1", seeds=seeds, **fields)) as model:
+        groups = model.learn(0).session.fleet.groups
+        assert [group.eager for group in groups] == ([True] if seeds == 1 else [False, False])
+
+
+@pytest.mark.usefixtures("compiled_quickly", "side_by_side")
+@pytest.mark.parametrize(
+    ("algorithm", "env", "G", "seeds"), [("i-sac", "Pendulum-v1", 1, 5), ("i-dqn", "CartPole-v1", 4, 5), ("i-dqn", "CartPole-v1", 4, 1)]
+)
+def test_what_is_stored_is_what_the_environments_did(algorithm, env, G, seeds):
     """Every row, played again with plain environments: answers and actions cross the memory that both sides see."""
-    fields = {"seeds": 5, "learning_starts": 40, "buffer_size": 300, "batch_size": 8, "replay": "device", "G": G}
+    fields = {"seeds": seeds, "learning_starts": 40, "buffer_size": 300, "batch_size": 8, "replay": "device", "G": G}
     with contextlib.closing(make(algorithm, env, **fields)) as model:
         found, spec = states_of(model.learn(260)), model.spec
         row = model.session.fleet.memory.row

@@ -23,6 +23,7 @@ from iterq.replay import (
     nbytes,
     observe,
     open_row,
+    opened,
     opening_bytes,
     reader,
     record,
@@ -71,9 +72,9 @@ def memory_of(capacity, n, stack, dtype="float32", prioritised=False):
 
 
 def jitted(memory):
-    opened = jax.jit(lambda replay, i, frame, first: open_row(memory, replay, i, opening_bytes(memory, frame, first)))
+    opens = jax.jit(lambda replay, i, frame, first: open_row(memory, replay, i, opening_bytes(memory, frame, first)))
     closed = jax.jit(lambda replay, i, action, reward, end: close_row(memory, replay, i, action, answer_bytes(reward, end)))
-    return opened, closed
+    return opens, closed
 
 
 def fill(memory, rows):
@@ -128,6 +129,20 @@ def test_every_transition_equals_the_naive_one(n, stack, length, dtype):
             for name in Transition._fields:
                 np.testing.assert_allclose(getattr(found, name), np.stack([getattr(t, name) for t in truth]), rtol=1e-6, atol=1e-6)
         assert ours.obs.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("length", [1, 3, 30, 100])
+def test_a_row_can_be_seen_before_it_is_stored(length, dtype):
+    memory = memory_of(40, 1, 4, dtype)
+    rows, _, _ = stream(np.random.default_rng(length), length + 1, dtype)
+    before, (frame, *_, first), i = fill(memory, rows[:-1]), rows[-1], length
+    opening = opening_bytes(memory, frame, first)
+    after = open_row(memory, before, i, opening)
+    found = observe(memory, opened(memory, reader(memory, before.data), i, opening), jnp.array([i]))
+    stale = observe(memory, reader(memory, before.data), jnp.array([i]))
+    np.testing.assert_array_equal(found, observe(memory, reader(memory, after.data), jnp.array([i])))
+    assert not np.array_equal(found, stale)
 
 
 @settings(deadline=None, max_examples=25)

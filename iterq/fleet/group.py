@@ -68,7 +68,8 @@ class Group:
         self.shared, self.agent, self.memory, self.seeds, self.first = shared, shared.agent, shared.memory, tuple(seeds), first
         self.envs = stepping(kind, seeds, TRAINING, among=among)
         self.roots = jnp.stack([jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in seeds])
-        self.lanes = lanes
+        self.lanes, self.alone = lanes, len(seeds) == among
+        self.eager = hasty(self.agent.config)  # an update is called for right after the actions, before these are known
         self.n = -1  # steps answered; -1: the first frame is not seen yet
         self.stepping = False  # the environments are at step n + 1
         self.taken = np.zeros(0, np.int32)  # (agents, …) the actions of that step
@@ -146,8 +147,7 @@ class Group:
         if self.agent.config.clip_rewards:
             answer = answer._replace(reward=np.clip(answer.reward, -1, 1))
         n = self.n + 1
-        # One call takes less time than two, and the environments step while the update is done.
-        ahead = going_on and hasty(self.agent.config) and learns(self.agent.config, n)
+        ahead = going_on and self.eager and learns(self.agent.config, n)
         (self.see_and_learn if ahead else self.see)(n, answer, self.taken)
         self.learned = n if ahead else self.learned
         return [episode._replace(agent=self.first + episode.agent) for episode in self.envs.ended()]

@@ -15,12 +15,12 @@ import numpy as np
 from iterq import priorities
 from iterq.agents import SAMPLE, Agent, address
 from iterq.envs.stepping import Answer
-from iterq.fleet.base import lift, rows_of, wide, with_rows
+from iterq.fleet.base import hasty, lift, rows_of, wide, with_rows
 from iterq.fleet.group import AHEAD, Group, Kept, Shared, joined, of_group
 from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import Packed
 from iterq.programs import program
-from iterq.replay import Memory, Replay, answers, close_row, empty, observe, open_row, opens, reader, sample
+from iterq.replay import Memory, Replay, answers, close_row, empty, observe, open_row, opened, opens, reader, sample
 
 OFTEN = 1000  # looks into memory after which JAX is asked
 
@@ -32,31 +32,42 @@ class DevicePrograms(Shared):
         super().__init__(agent, memory)
         size, learners, kind = agent.draws, self.learners, agent.spec.action
 
-        def see(learner: Packed, replay: Replay, meta: Any, row: Any, noise: Any) -> tuple[Replay, Any]:
-            """`row`: the answer to the last action and the frame to act on, as one record. `meta`: see `DeviceGroup`."""
+        def choose(learner: Packed, replay: Replay, meta: Any, row: Any, noise: Any) -> Any:
+            """The step, the member that acts in this episode, and the words of the action.
+
+            `row`: the answer to the last action and the frame to act on, as one record. `meta`: see `DeviceGroup`.
+            """
             n = meta[3] + 1
             words = noise[n % AHEAD]
-            replay = close_row(memory, replay._replace(counts=meta[1:3]), n - 2, action_of(meta), row[answers(memory) : opens(memory)])
-            replay = open_row(memory, replay, n - 1, row[opens(memory) :])
-            obs = observe(memory, reader(memory, replay.data), n[None] - 1)[0]
+            obs = observe(memory, opened(memory, reader(memory, replay.data), n - 1, row[opens(memory) :]), n[None] - 1)[0]
             head = jnp.where(row[opens(memory)] > 0, self.noise(words).member, meta[0])
             action = jax.lax.bitcast_convert_type(self.act(learner, head, obs, words), jnp.int32).reshape(-1)
-            return replay._replace(counts=None), jnp.concatenate([jnp.stack([head, *replay.counts, n]), action])
+            return jnp.concatenate([jnp.stack([n, head]), action])
+
+        def store(replay: Replay, meta: Any, row: Any, chosen: Any) -> tuple[Replay, Any]:
+            n = chosen[0]
+            replay = close_row(memory, replay._replace(counts=meta[1:3]), n - 2, action_of(meta), row[answers(memory) : opens(memory)])
+            replay = open_row(memory, replay, n - 1, row[opens(memory) :])
+            return replay._replace(counts=None), jnp.concatenate([chosen[1:2], replay.counts, chosen[:1], chosen[2:]])
 
         def action_of(meta: Any) -> Any:
             return jax.lax.bitcast_convert_type(meta[..., 4:], kind.base).reshape(*meta.shape[:-1], *kind.shape)
 
-        def tell(meta: Any) -> Any:
-            """(agents, 2, words) the actions twice, the second time with the number of the step in every word: see `DeviceGroup.acted`."""
-            return jnp.stack([meta[:, 4:], meta[:, 4:] ^ meta[:, 3:4]], 1)
-
         def see_all(told: Any, replays: list[Replay], meta: Any, lanes: list[Packed], rows: Any, noise: Any) -> Any:
-            """`told`: what this returned before, whose memory is used again."""
-            done = of_group(see, (lanes, replays, meta, rows, noise))
-            # Whoever sees the new `told` may write into `rows` again, so all else is done before.
-            replays, meta = jax.lax.optimization_barrier(([replay for replay, _ in done], joined([meta for _, meta in done])))
-            # No step has a negative number, but XLA does not know, and so writes nothing to this memory before.
-            return jnp.where(meta[:, None, 3:4] < 0, told, tell(meta)), replays, meta
+            """`told`: what this returned before, whose memory is used again.
+
+            Its actions come twice, (agents, 2, words), the second time with the number of the step in every word: see `DeviceGroup.acted`.
+            """
+            # No step has a negative number, but XLA does not know. So it copies `rows`, into which whoever sees the new `told` may write
+            # again, and writes nothing to the memory of `told` before.
+            rows = jax.lax.optimization_barrier(jnp.where(meta[:, 3:4] < 0, jnp.uint8(0), rows))
+            chosen = joined(of_group(choose, (lanes, replays, meta, rows, noise)))
+            n, actions = chosen[:, None, :1], chosen[:, None, 2:]
+            told = jnp.where(n < 0, told, jnp.concatenate([actions, actions ^ n], 1))
+            # Environments wait for the actions, and for nothing that is stored.
+            told, chosen = jax.lax.optimization_barrier((told, chosen))
+            done = of_group(store, (replays, meta, rows, chosen))
+            return told, [replay for replay, _ in done], joined([meta for _, meta in done])
 
         def draw(learner: Packed, replay: Replay, meta: Any, purpose: int) -> Any:
             key = address(learners.unpack(learner).root, purpose, meta[3])
@@ -95,6 +106,8 @@ class DeviceGroup(Group):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        # If there is no other group to act for meanwhile, the device goes on without waiting for the host.
+        self.eager |= wide() and self.alone
         agents = jnp.arange(len(self.seeds))
         self.replays = [self.shared.empty(lane) for lane in ([agents] if wide() else agents)]
         # The member that acts in this episode, the counts of the replay, the step, and the action to be answered: all that a call
@@ -141,8 +154,10 @@ class DeviceGroup(Group):
         self._tell(self.shared.see, answer)
 
     def see_and_learn(self, n: int, answer: Answer, actions: np.ndarray) -> None:
-        (done,) = self._tell(self.shared.see_and_learn(self.event(n)), answer)
-        self._learned(done)
+        if not hasty(self.agent.config):
+            return super().see_and_learn(n, answer, actions)
+        (done,) = self._tell(self.shared.see_and_learn(self.event(n)), answer)  # one call takes less time than two
+        return self._learned(done)
 
     def _tell(self, program: Any, answer: Answer) -> list[Any]:
         """Call `program` with `answer`; what it returns beside what `see` does."""

@@ -1,18 +1,20 @@
 """Runs in several processes, each with a share of them: one Python thread serves the environments of a process, and this gives them more.
 
-A process is told by its standard input what to do, and says on its standard output, as JSON, how it went. On a GPU they take turns unless
-NVIDIA's multi-process service is on (`nvidia-cuda-mps-control -d`).
+A process is told by its standard input what to do, and says on its standard output, in lines of JSON, how far it is and how it went. On a
+GPU they take turns unless NVIDIA's multi-process service is on (`nvidia-cuda-mps-control -d`).
 """
 
 import contextlib
 import dataclasses
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,30 +27,72 @@ COMMAND = [sys.executable, "-m", "iterq.apart"]
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
 
 
+class Child:
+    """One of the processes, and what it has said so far: how many steps it has done of how many, and in the end how it went."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        assert process.stdout
+        self.process, self.pipe, self.said, self._rest = process, process.stdout, dict[str, Any](), b""
+        os.set_blocking(self.pipe.fileno(), False)
+
+    def hear(self) -> None:
+        """Take in what has come."""
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self.pipe.fileno(), 1 << 16):
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                self.said |= _words(lines)
+
+
+def _words(lines: Iterable[str | bytes]) -> dict[str, Any]:
+    """What a process says in `lines`, the last word on everything."""
+    said = {}
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError):  # something else may print there, too
+            said |= json.loads(line)
+    return said
+
+
 def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dict[str, Any]]:
     """`runs.go_on` with a share of the runs in each of `processes`. If one fails, the others come to rest before that is raised."""
+    from iterq.loop import shown
+
     names = list(runs)
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
     environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}
-    with stopping() as stop:
+    with stopping() as stop, contextlib.ExitStack() as bars:
         # What comes before a process can listen waits until it does.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        children = [_start(runs, share, new, len(shares), environment) for share in shares]
+        children = [Child(_start(runs, share, new, len(shares), environment)) for share in shares]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        told: set[subprocess.Popen] = set()
-        while any(child.poll() is None for child in children):
-            failed = any(child.poll() for child in children)
+        told: set[Child] = set()
+        advance, done = None, 0
+
+        def hear() -> None:
+            nonlocal advance, done
             for child in children:
-                if (stop() or failed) and child.poll() is None and child not in told:
-                    child.send_signal(signal.SIGTERM)
+                child.hear()
+            if all("of" in child.said for child in children):
+                advance = advance or bars.enter_context(shown(sum(child.said["of"] for child in children)))
+                now = sum(child.said["done"] for child in children)
+                advance(now - done)
+                done = now
+
+        while running := [child for child in children if child.process.poll() is None]:
+            failed = any(child.process.poll() for child in children)
+            for child in running:
+                if (stop() or failed) and child not in told:
+                    child.process.send_signal(signal.SIGTERM)
                     told.add(child)
-            time.sleep(0.05)
+            select.select([child.pipe for child in running], [], [], 0.05)
+            hear()
+        hear()
+        for child in children:
+            child.pipe.close()
     found: dict[str, dict[str, Any]] = {}
-    answers = [(child, child.communicate()[0]) for child in children]
     # What one that was told to stop has to say is not why.
-    for child, said in sorted(answers, key=lambda answer: answer[0] in told):
-        died = f"a process that trained {len(runs)} runs together with others has died (exit code {child.returncode})"
-        found |= {row["run"]: row for row in _answer(said, died)["rows"]}
+    for child in sorted(children, key=lambda child: child in told):
+        died = f"a process that trained {len(runs)} runs together with others has died (exit code {child.process.returncode})"
+        found |= {row["run"]: row for row in _answer(child.said, "rows", died)}
     return [found[str(out)] for out in runs]
 
 
@@ -56,31 +100,46 @@ def rate_apart(settings: Config) -> float:
     """`training.steps_per_second` in a process of its own: one that has used a GPU keeps its memory from others until it ends."""
     order = json.dumps({"measure": dataclasses.asdict(settings), "processes": 1})
     child = subprocess.run(COMMAND, input=order, stdout=subprocess.PIPE, text=True)
-    return _answer(child.stdout, f"a process that measured a rate has died (exit code {child.returncode})")["rate"]
+    died = f"a process that measured a rate has died (exit code {child.returncode})"
+    return _answer(_words(child.stdout.splitlines()), "rate", died)
 
 
-def _answer(said: str, otherwise: str) -> dict[str, Any]:
-    """What a process has said before it ended; what it refused is refused."""
-    try:
-        answer = json.loads(said)
-    except ValueError:
-        raise Refusal(otherwise) from None
-    if "refused" in answer:
-        raise Refusal(answer["refused"])
-    return answer
+def _answer(said: dict[str, Any], name: str, otherwise: str) -> Any:
+    """What a process has said under `name` before it ended; what it refused is refused."""
+    if name not in said:
+        raise Refusal(said.get("refused", otherwise))
+    return said[name]
 
 
 def _start(runs: dict[Path, Config], share: list[Path], new: bool, processes: int, environment: dict[str, str]) -> subprocess.Popen:
     order = {"new": new, "processes": processes, "runs": {str(out): dataclasses.asdict(runs[out]) for out in share}}
     # In a session of its own: Ctrl-C comes to this process alone, which passes it on once.
-    child = subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=os.getcwd()
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True, cwd=os.getcwd()
     )
-    assert child.stdin
-    child.stdin.write(json.dumps(order))
-    child.stdin.close()
-    child.stdin = None  # or `communicate` would flush it once more
-    return child
+    assert process.stdin
+    with process.stdin as theirs:
+        theirs.write(json.dumps(order).encode())
+    return process
+
+
+def _say(words: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # nobody may be there any more
+        print(json.dumps(words), flush=True)
+
+
+@contextlib.contextmanager
+def _telling(steps: int) -> Iterator[Callable[[float], None]]:
+    """A bar for another process to show."""
+    done = 0.0
+
+    def advance(more: float) -> None:
+        nonlocal done
+        done += more
+        _say({"done": done, "of": steps})
+
+    advance(0)
+    yield advance
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:
@@ -112,14 +171,13 @@ def main() -> None:
             answer = {"rate": steps_per_second(config_from(order["measure"]))}
         else:
             runs = {Path(out): config_from(fields) for out, fields in order["runs"].items()}
-            answer = {"rows": go_on(runs, order["new"], share_of=order["processes"])}
+            answer = {"rows": go_on(runs, order["new"], share_of=order["processes"], bar=_telling)}
         code = 0
     except Refusal as error:
         answer, code = {"refused": str(error)}, 2
     except KeyboardInterrupt:
         answer, code = {"refused": "interrupted before training had begun"}, 2
-    with contextlib.suppress(OSError):  # nobody may be there any more
-        print(json.dumps(answer), flush=True)
+    _say(answer)
     os._exit(code)  # see cli.main
 
 

@@ -26,7 +26,7 @@ from iterq.envs import resolve
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet, fleet, place
-from iterq.loop import Callback, Session, Summary
+from iterq.loop import Callback, Session, Summary, shown, silent
 from iterq.presets import configure, preset_for
 from iterq.store import Run, config_from, flush
 
@@ -74,7 +74,7 @@ class Model:
         if self.session.run:
             self.config = dataclasses.replace(self.config, total_timesteps=target)
             self.session.run.write_config(self.config)
-        self.summary = self.session.train(target, progress_bar, callback)
+        self.summary = self.session.train(target, shown if progress_bar else silent, callback)
         return self
 
     def learner(self, seed: int | None = None) -> Learner:

@@ -5,6 +5,7 @@ checkpoint at step n everything up to n is on the disk; whatever came after it i
 """
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -24,6 +25,18 @@ from iterq.store import Run, config_hash
 from iterq.track import Tracker
 
 Callback = Callable[[int, Fleet], bool | None]  # (step, fleet); False stops the run
+Bar = Callable[[int], contextlib.AbstractContextManager[Callable[[float], None]]]  # steps to go -> what is told of those that are done
+MOMENT = 1.0  # seconds between two looks at what has happened, where events are further apart
+
+
+def shown(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
+    """A progress bar."""
+    return progress("training", max(steps, 1), "steps")
+
+
+def silent(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
+    """None."""
+    return contextlib.nullcontext(lambda done: None)
 
 
 class Summary(NamedTuple):
@@ -66,10 +79,14 @@ class Session:
             self.elapsed, self.evaluated = found.elapsed, found.step
             self.recent = {seed: self.tracker.recent(seed) for seed in self.fleet.seeds}
 
-    def train(self, total: int, bar: bool = True, callback: Callback | None = None) -> Summary:
+    def to_go(self, total: int) -> int:
+        """Steps of all agents until each has taken `total`."""
+        return (total - max(self.fleet.n, 0)) * len(self.fleet.seeds)
+
+    def train(self, total: int, bar: Bar = shown, callback: Callback | None = None) -> Summary:
         """Go on until every agent has taken `total` steps, or until a signal asks to stop."""
-        with stopping() as stop:
-            pieces = self.training(total, bar, callback, stop)
+        with stopping() as stop, bar(self.to_go(total)) as advance:
+            pieces = self.training(total, advance, callback, stop)
             while True:
                 try:
                     moved = next(pieces)
@@ -78,21 +95,33 @@ class Session:
                 if not moved:
                     self.fleet.wait()
 
-    def training(self, total: int, bar: bool, callback: Callback | None, stop: Callable[[], bool]) -> Generator[bool, None, Summary]:
+    def training(
+        self, total: int, advance: Callable[[float], None], callback: Callback | None, stop: Callable[[], bool]
+    ) -> Generator[bool, None, Summary]:
         """`train` in small pieces; each yields whether there was anything to do but wait."""
         fleet, config, started = self.fleet, self.config, time.perf_counter()
         n = begun = max(fleet.n, 0)
         warm: tuple[float, int] | None = None
-        with self._guarded(started), bar_of(fleet, total - n, bar) as advance:
+        looked, left = started, self.to_go(total)
+
+        def look(until: float) -> None:
+            nonlocal looked, left
+            self._log_episodes(started, until)
+            looked, before, left = time.perf_counter(), left, self.to_go(total)
+            advance(before - left)
+
+        with self._guarded(started):
             if self.evaluated < 0 and config.eval_every:
                 self._evaluate(0)
             while n < total and not stop():
                 target = min(next_multiple(n, config.log_every), next_multiple(n, config.eval_every), total)
                 target = min(target, next_multiple(n, config.checkpoint_every))
-                yield from fleet.advancing(target, stop)
-                advance((fleet.n - n) * len(fleet.seeds))
+                for moved in fleet.advancing(target, stop):
+                    yield moved
+                    if time.perf_counter() - looked > MOMENT:
+                        look(until=fleet.n)  # others may be ahead: lines come in the order of steps
                 n = fleet.n
-                self._log_episodes(started)
+                look(until=math.inf)
                 if broken := fleet.broken():
                     raise Refusal(f"the loss of seed {broken[1]} was not finite at step {broken[0]}{self._last()}")
                 if n % config.log_every == 0 and n == target:
@@ -129,7 +158,7 @@ class Session:
         try:
             yield
         except EnvironmentFailure as error:
-            self._log_episodes(started)
+            self._log_episodes(started, math.inf)
             if not self.fleet.broken():
                 self.save(started)
             raise Refusal(f"{error}{self._last()}") from error
@@ -142,8 +171,8 @@ class Session:
         kept = sorted((self.run.folder / checkpoint.FOLDER).glob("step-*")) if self.run else []
         return f"; the last good checkpoint is {kept[-1].name}" if kept else ""
 
-    def _log_episodes(self, started: float) -> None:
-        rows = [(self.fleet.seeds[e.agent], e.step, e.total, e.length) for e in self.fleet.drain()]
+    def _log_episodes(self, started: float, until: float) -> None:
+        rows = [(self.fleet.seeds[e.agent], e.step, e.total, e.length) for e in self.fleet.drain(until)]
         for seed, _, total, length in rows:
             self.recent[seed] = [*self.recent[seed], (total, length)][-100:]
         if self.tracker and rows:
@@ -187,16 +216,16 @@ class Session:
             self.run.close()
 
 
-def train_all(sessions: dict[Any, Session]) -> dict[Any, Summary]:
+def train_all(sessions: dict[Any, Session], bar: Bar = shown) -> dict[Any, Summary]:
     """Train sessions side by side, each to the end of its configuration. If one fails, the others come to rest before that is raised."""
     failures: list[Exception] = []
     summaries: dict[Any, Summary] = {}
-    with stopping() as stop:
+    with stopping() as stop, bar(sum(session.to_go(session.config.total_timesteps) for session in sessions.values())) as advance:
 
         def resting() -> bool:
             return stop() or bool(failures)
 
-        running = {name: session.training(session.config.total_timesteps, False, None, resting) for name, session in sessions.items()}
+        running = {name: session.training(session.config.total_timesteps, advance, None, resting) for name, session in sessions.items()}
         while running:
             moved = False
             for name, pieces in list(running.items()):
@@ -224,8 +253,3 @@ def epsilon(config: Config, n: int) -> float:
     """The share of random actions at step `n`."""
     done = min(max((n - config.learning_starts) / max(config.epsilon_decay, 1), 0.0), 1.0)
     return 1 + (config.epsilon_end - 1) * done
-
-
-def bar_of(fleet: Fleet, steps: int, shown: bool) -> Any:
-    """A progress bar over the steps of all agents."""
-    return progress("training", max(steps, 1) * len(fleet.seeds), "steps") if shown else contextlib.nullcontext(lambda _: None)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+SILENCE = 300  # seconds after which another plain line comes before the next tenth is done
+
 
 @contextlib.contextmanager
 def progress(label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
@@ -33,14 +35,16 @@ def progress(label: str, total: float, unit: str) -> Iterator[Callable[[float], 
             yield advance
         return
 
+    said = started
+
     def say(more: float) -> None:
-        nonlocal done, tenths
+        nonlocal done, tenths, said
         with lock:
             done += more
-            share = done / total
-            if int(10 * share + 1e-9) > tenths:
-                tenths = int(10 * share + 1e-9)
-                spent = time.monotonic() - started
+            share, now = done / total, time.monotonic()
+            if int(10 * share + 1e-9) > tenths or (done and now - said > SILENCE):
+                tenths, said = int(10 * share + 1e-9), now
+                spent = now - started
                 left = spent * (1 - share) / share
                 print(f"{label}: {share:.0%}, {rate()}, {spent:.0f} s, about {left:.0f} s left", file=sys.stderr, flush=True)
 

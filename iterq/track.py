@@ -68,6 +68,7 @@ class Tracker:
             self._remember(int(seed), float(total), int(length))
             lines.append(f"{int(seed)},{int(step)},{float(total)!r},{int(length)},{round(float(wall), 3)!r}\n")
         self._logs[EPISODES].write("".join(lines))
+        self._logs[EPISODES].flush()
 
     def metrics(self, rows: list[dict]) -> None:
         """Append lines of metrics; each has a "seed", a "step" and metrics by SB3's names, null where they are not finite."""

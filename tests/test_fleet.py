@@ -22,7 +22,7 @@ from iterq.bellman import Transition, dqn
 from iterq.envs.pure import cart_pole
 from iterq.envs.stepping import TRAINING, episode_seed
 from iterq.errors import Refusal
-from iterq.fleet import base, group, on_device, on_host, stepped
+from iterq.fleet import base, group, on_device, on_host, scanned, stepped
 from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import packer
 from iterq.presets import configure
@@ -531,3 +531,29 @@ def test_where_there_is_no_memory_for_both_sides_arrays_are_sent(monkeypatch):
         array, seen = mapped(values)
         assert array is values
         assert seen is None
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.parametrize("env", [HOSTED, PURE])
+def test_where_events_are_far_apart_episodes_are_logged_and_steps_are_counted_meanwhile(env, tmp_path, monkeypatch):
+    found, steps = {}, 700 if env == HOSTED else 3 * scanned.BLOCK
+    for moment in (-1.0, 1e9):  # seconds: at every piece, and never
+        monkeypatch.setattr(loop, "MOMENT", moment)
+        fields = {**TINY, "seeds": (0, 1, 2, 3), "log_every": 10**6, "eval_every": 0, "checkpoint_every": 0}
+        with contextlib.closing(make("dqn", env, **fields)) as model:
+            session, log, counted = model._start(tmp_path / str(moment)), tmp_path / str(moment) / "episodes.csv", []
+            model.session = session
+            seen = {len(log.read_text().splitlines()) for _ in session.training(steps, counted.append, None, lambda: False)}
+        rows = [line.split(",") for line in log.read_text().splitlines()[1:]]
+        assert sum(counted) == 4 * steps
+        found[moment] = [row[:-1] for row in rows]
+        times = [float(row[-1]) for row in rows]
+        if moment < 0:
+            assert len(counted) > 1
+            assert len(seen) > 1
+            assert times == sorted(times)
+            assert times[0] < times[-1]
+        else:
+            assert (len(counted), len(seen), len(set(times))) == (1, 1, 1)
+    assert found[-1.0] == found[1e9]
+    assert len(found[1e9]) > 40

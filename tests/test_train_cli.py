@@ -78,6 +78,23 @@ def test_a_run_as_a_process(programs, tmp_path):
     assert leftovers(tmp_path / "deep" / "run") == FILES
 
 
+def test_processes_that_share_a_command_share_a_progress_bar(tmp_path, programs):
+    words = ["train", "dqn", "--env", "jax/Chain", *TINY, "--seeds", "2", "--processes", "2", "--out", "run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "iterq.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, **programs, "PYTHONPATH": os.getcwd()},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shares = [float(share) for share in re.findall(r"^training: (\d+)%, [\d,]+ steps/s", done.stderr, re.MULTILINE)]
+    assert shares == sorted(set(shares))
+    assert shares[-1] == 100
+
+
 def test_a_run_directory_tells_all_about_the_run(run):
     assert leftovers(run) == FILES
     config = json.loads((run / "config.json").read_text())

@@ -178,9 +178,10 @@ class Fleet:
     def wait(self) -> None:
         """Sleep until there is something to do."""
 
-    def drain(self) -> list[Episode]:
-        """The episodes that have ended since the last call, by step and agent."""
-        ended, self.ended = self.ended, []
+    def drain(self, until: float) -> list[Episode]:
+        """The episodes that have ended up to step `until` and since the last call, by step and agent."""
+        ended = [episode for episode in self.ended if episode.step <= until]
+        self.ended = [episode for episode in self.ended if episode.step > until]
         return sorted(ended, key=lambda e: (e.step, e.agent))
 
     def evaluate(self) -> list[Evaluation]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from iterq import cli
+from iterq import cli, progress
 from iterq.config import seeds, window_sizes
 from iterq.errors import Refusal
 from iterq.store import staged
@@ -147,6 +147,17 @@ def test_on_a_terminal_a_bar_shows_rate_and_time_left(tmp_path):
         assert json.loads(process.stdout.read())["passed"] is True
     os.close(screen)
     assert re.search(r"━━.*100%.* gradient steps of a network/s.*0:00:", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()))
+
+
+def test_where_there_is_no_terminal_a_long_silence_is_broken(monkeypatch, capsys):
+    for silence, lines in ((1e9, 1), (-1, 4)):
+        monkeypatch.setattr(progress, "SILENCE", silence)
+        with progress.progress("work", 1000, "pieces") as advance:
+            for more in (0, 1, 1, 1, 100):
+                advance(more)
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == lines
+        assert re.fullmatch(r"work: 10%, [\d,]+ pieces/s, 0 s, about \d+ s left", said[-1])
 
 
 def test_a_failed_band_is_exit_code_1(tmp_path, monkeypatch):

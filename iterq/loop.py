@@ -35,7 +35,7 @@ def shown(steps: int) -> contextlib.AbstractContextManager[Callable[[float], Non
 
 
 def silent(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
-    """None."""
+    """Nothing."""
     return contextlib.nullcontext(lambda done: None)
 
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from iterq.config import Config
 from iterq.errors import Refusal
+from iterq.progress import shown
 from iterq.stopping import stopping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -54,8 +55,6 @@ def _words(lines: Iterable[str | bytes]) -> dict[str, Any]:
 
 def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dict[str, Any]]:
     """`runs.go_on` with a share of the runs in each of `processes`. If one fails, the others come to rest before that is raised."""
-    from iterq.loop import shown
-
     names = list(runs)
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
     environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}

@@ -26,8 +26,9 @@ from iterq.envs import resolve
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet, fleet, place
-from iterq.loop import Callback, Session, Summary, shown, silent
+from iterq.loop import Callback, Session, Summary
 from iterq.presets import configure, preset_for
+from iterq.progress import shown, silent
 from iterq.store import Run, config_from, flush
 
 FORMAT = 1

@@ -19,24 +19,13 @@ from iterq.envs.stepping import EnvironmentFailure
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet
 from iterq.fleet.base import wide
-from iterq.progress import progress
+from iterq.progress import Bar, shown
 from iterq.stopping import stopping
 from iterq.store import Run, config_hash
 from iterq.track import Tracker
 
 Callback = Callable[[int, Fleet], bool | None]  # (step, fleet); False stops the run
-Bar = Callable[[int], contextlib.AbstractContextManager[Callable[[float], None]]]  # steps to go -> what is told of those that are done
 MOMENT = 1.0  # seconds between two looks at what has happened, where events are further apart
-
-
-def shown(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
-    """A progress bar."""
-    return progress("training", max(steps, 1), "steps")
-
-
-def silent(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
-    """Nothing."""
-    return contextlib.nullcontext(lambda done: None)
 
 
 class Summary(NamedTuple):

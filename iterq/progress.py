@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+Bar = Callable[[int], contextlib.AbstractContextManager[Callable[[float], None]]]  # steps to go -> what is told of those that are done
 SILENCE = 300  # seconds after which another plain line comes before the next tenth is done
 
 
@@ -49,3 +50,13 @@ def progress(label: str, total: float, unit: str) -> Iterator[Callable[[float], 
                 print(f"{label}: {share:.0%}, {rate()}, {spent:.0f} s, about {left:.0f} s left", file=sys.stderr, flush=True)
 
     yield say
+
+
+def shown(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
+    """Progress of training."""
+    return progress("training", max(steps, 1), "steps")
+
+
+def silent(steps: int) -> contextlib.AbstractContextManager[Callable[[float], None]]:
+    """Nothing."""
+    return contextlib.nullcontext(lambda done: None)

@@ -13,6 +13,7 @@ from iterq.errors import Refusal
 from iterq.games import game_of, human_normalised
 from iterq.options import among, renamed, small_cli, tyro_cli
 from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, preset_for
+from iterq.progress import Bar, shown
 
 
 def train(argv: list[str]) -> int:
@@ -90,26 +91,26 @@ def resume(argv: list[str]) -> int:
     return report(go_on(runs, new=False, processes=max(options["processes"], 1)), options["json"])
 
 
-def go_on(runs: dict[Path, Config], new: bool, processes: int = 1, share_of: int = 1, bar: Any = None) -> list[dict[str, Any]]:
+def go_on(runs: dict[Path, Config], new: bool, processes: int = 1, share_of: int = 1, bar: Bar = shown) -> list[dict[str, Any]]:
     """Train in run directories, side by side, each to the end of its configuration, and tell how it went.
 
-    processes: how many share them; share_of: this is one of so many that do; bar: another than the progress bar (loop.py).
+    processes: how many share them; share_of: this is one of so many that do; bar: what shows progress.
     """
     if processes > 1 and len(runs) > 1:
         from iterq.apart import go_on_apart
 
         return go_on_apart(runs, new, processes)
     from iterq.api import Model
-    from iterq.loop import shown, train_all
+    from iterq.loop import train_all
 
     sessions: dict[Path, Any] = {}
     try:
         for out, config in runs.items():
             sessions[out] = opened(Model(config, config.env), out, new, len(runs), share_of)
         if len(runs) == 1:
-            summaries = {out: session.train(session.config.total_timesteps, bar or shown) for out, session in sessions.items()}
+            summaries = {out: session.train(session.config.total_timesteps, bar) for out, session in sessions.items()}
         else:
-            summaries = train_all(sessions, bar or shown)
+            summaries = train_all(sessions, bar)
     finally:
         for session in sessions.values():
             session.close()

@@ -42,6 +42,21 @@ def printed(capsys, *words):
     return json.loads(out)
 
 
+def in_a_process(words, folder, programs):
+    """What a command that succeeds has printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "iterq.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env={**os.environ, **programs, "PYTHONPATH": os.getcwd()},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A finished run of two seeds on an environment that can be drawn."""
@@ -52,16 +67,7 @@ def run(tmp_path_factory):
 
 def test_a_run_as_a_process(programs, tmp_path):
     words = ["train", "dqn", "--env", "jax/Chain", *TINY, "--seeds", "2", "--eval-every", "100", "--json", "--out", "deep/run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "iterq.cli", *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-        env={**os.environ, **programs, "PYTHONPATH": os.getcwd()},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = in_a_process(words, tmp_path, programs)
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
     assert {"run", "algorithm", "env", "seeds", "steps", "finished", "steps_per_second", "mean_return", "eval_mean_return"} == set(found)
@@ -80,16 +86,7 @@ def test_a_run_as_a_process(programs, tmp_path):
 
 def test_processes_that_share_a_command_share_a_progress_bar(tmp_path, programs):
     words = ["train", "dqn", "--env", "jax/Chain", *TINY, "--seeds", "2", "--processes", "2", "--out", "run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "iterq.cli", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-        env={**os.environ, **programs, "PYTHONPATH": os.getcwd()},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = in_a_process(words, tmp_path, programs)
     shares = [float(share) for share in re.findall(r"^training: (\d+)%, [\d,]+ steps/s", done.stderr, re.MULTILINE)]
     assert shares == sorted(set(shares))
     assert shares[-1] == 100

@@ -22,7 +22,7 @@ from iterq import checkpoint
 from iterq.actor_critic import actor_critic
 from iterq.agents import Learner, Noise, q_agent
 from iterq.config import Config
-from iterq.envs import resolve
+from iterq.envs import noted, resolve
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet, fleet, place
@@ -62,7 +62,7 @@ class Model:
             for s, learner in enumerate(self.learners):
                 members.put(lanes, s, learner)
             members.learners = lanes
-        return Session(members, self.config, Run.create(Path(out), self.config) if out else None)
+        return Session(members, self.config, Run.create(Path(out), self.config, noted(self.env, self.spec)) if out else None)
 
     def learn(
         self, total_timesteps: int, callback: Callback | None = None, progress_bar: bool = False, out: str | Path | None = None

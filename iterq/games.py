@@ -55,7 +55,7 @@ def game_of(name: str) -> str | None:
         return None
     word = found["gymnasium"] or found["classic"] or found["plain"]
     if not importlib.util.find_spec("ale_py"):
-        if found["plain"]:
+        if found["plain"] and word not in references():
             return None
         raise Refusal(f"{name} needs the Atari emulator: pip install 'iterq[atari]'")
     if word in games():

@@ -36,6 +36,7 @@ class Summary(NamedTuple):
     steps_per_second: float  # of all agents together, after warm-up
     mean_return: float | None  # of the last 100 episodes of every agent; None: no episode ended
     evaluations: list[Evaluation]  # the last one, per agent
+    evaluated: int | None  # at which step that was
 
 
 class Session:
@@ -130,7 +131,8 @@ class Session:
         self.elapsed += now - started
         returns = [total for rows in self.recent.values() for total, _ in rows]
         rate = (n - first) * len(fleet.seeds) / (now - since)
-        return Summary(n, n >= total, rate, float(np.mean(returns)) if returns else None, self.evaluations)
+        mean = float(np.mean(returns)) if returns else None
+        return Summary(n, n >= total, rate, mean, self.evaluations, self.history[-1][0] if self.history else None)
 
     def save(self, started: float | None = None) -> None:
         """Write a checkpoint; before the first frame there is nothing to be kept."""

@@ -129,6 +129,7 @@ def report(found: list[dict[str, Any]], as_json: bool) -> int:
 
 def opened(model: Any, out: Path, new: bool, beside: int, share_of: int = 1) -> Any:
     """The session of `model` in the run directory `out`, one of `beside` in this process, which is one of `share_of`."""
+    from iterq.envs import noted
     from iterq.fleet import fleet, place
     from iterq.loop import Session
     from iterq.store import Run
@@ -136,8 +137,9 @@ def opened(model: Any, out: Path, new: bool, beside: int, share_of: int = 1) -> 
     config = model.config
     on_host = place(config, model.spec, model.env, beside, share_of, say=True)
     members = fleet(model.agent, model.env, config.seeds, on_host, beside)
-    run = Run.create(out, config) if new else Run.open(out)
-    for package, (then, now) in run.changed_versions().items():
+    world = noted(model.env, model.spec)
+    run = Run.create(out, config, world) if new else Run.open(out, world)
+    for package, (then, now) in run.changed_versions(world).items():
         print(f"iterq: this run began with {package} {then}; with {now} its numbers may go on differently", file=sys.stderr)
     if not new and run.config != config:
         run.write_config(config)
@@ -155,6 +157,7 @@ def told(out: Path, config: Config, summary: Any) -> dict[str, Any]:
         "finished": summary.finished,
         "steps_per_second": round(summary.steps_per_second, 1),
         "mean_return": finite(summary.mean_return),
+        "eval_step": summary.evaluated,
         "eval_mean_return": {str(seed): mean(e.returns) for seed, e in zip(config.seeds, summary.evaluations, strict=False)},
     }
 
@@ -166,7 +169,7 @@ def show(row: dict[str, Any]) -> None:
     shown = "no episode ended" if last is None else f"mean return of the last episodes {last:.1f}"
     print(f"{out}: {ends}, {row['steps_per_second']:,.0f} steps/s, {shown}")
     for seed, value in row["eval_mean_return"].items():
-        print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'}")
+        print(f"  seed {seed}: evaluation {value if value is None else f'{value:.1f}'} at step {row['eval_step']:,}")
 
 
 def finite(x: float | None) -> float | None:
@@ -193,6 +196,8 @@ def evaluate(argv: list[str]) -> int:
         model = load(path, model.config.env)
     if options["policy"]:
         model = model.playing(options["policy"])
+    # First, so that what cannot be drawn is said at once.
+    video = str(record_episode(model, path if path.is_dir() else path.parent)) if options["video"] else ""
     played = model.evaluate(options["episodes"])
     found: dict[str, Any] = {
         "path": str(path),
@@ -204,8 +209,8 @@ def evaluate(argv: list[str]) -> int:
     }
     if (game := game_of(model.config.env)) and human_normalised(game, 0) is not None:
         found["human_normalised"] = {seed: None if x is None else human_normalised(game, x) for seed, x in found["mean_return"].items()}
-    if options["video"]:
-        found["video"] = str(record_episode(model, path if path.is_dir() else path.parent))
+    if video:
+        found["video"] = video
     if options["json"]:
         print(json.dumps(found, allow_nan=False))
     else:

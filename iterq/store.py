@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from iterq.config import Config
+from iterq.envs.about import About
 from iterq.errors import Refusal
 from iterq.versions import versions
 
@@ -91,8 +92,21 @@ def replace_json(path: Path, value: Any) -> None:
             aside.unlink()
 
 
-CONFIG, LOCK = "config.json", ".lock"
+CONFIG, VERSIONS, ENVIRONMENT, LOCK = "config.json", "versions.json", "env.json", ".lock"
 FREE = ("total_timesteps",)  # fields that may change between two parts of a run without changing its steps
+
+
+def difference(then: Any, now: Any, name: str = "") -> str:
+    """The first thing in which two values of JSON differ, in words; empty: none."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in [*then, *(key for key in now if key not in then)]:
+            inner = f"{name}.{key}" if name else key
+            if (key in then) != (key in now):
+                return f"{inner} is {'new' if key in now else 'not there any more'}"
+            if found := difference(then[key], now[key], inner):
+                return found
+        return ""
+    return "" if then == now else f"{name} was {then} and is {now}"
 
 
 def config_hash(config: Config) -> str:
@@ -102,7 +116,7 @@ def config_hash(config: Config) -> str:
 
 
 class Run:
-    """A run directory, held by this process alone: `config.json`, `versions.json`, logs and checkpoints."""
+    """A run directory, held by this process alone: `config.json`, `env.json`, `versions.json`, logs and checkpoints."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,23 +128,24 @@ class Run:
             raise Refusal(f"{folder} is in use by another process") from error
 
     @classmethod
-    def create(cls, folder: Path, config: Config) -> "Run":
+    def create(cls, folder: Path, config: Config, env: About) -> "Run":
         """A new run; a folder that holds anything is refused."""
         if folder.exists() and not folder.is_dir():
             raise Refusal(f"{folder} is a file; --out needs a folder")
         with _clearly(folder):
             if (folder / CONFIG).exists():
                 raise Refusal(f"{folder} already holds a run; iterq resume {folder} continues it")
-            if folder.is_dir() and set(os.listdir(folder)) - {LOCK, "versions.json", f".{CONFIG}"}:
+            if folder.is_dir() and set(os.listdir(folder)) - {LOCK, VERSIONS, ENVIRONMENT, f".{CONFIG}"}:
                 raise Refusal(f"{folder} holds files that are no run of iterq; choose another --out")
             existed = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
             run = cls(folder)
             try:
-                write_json(folder / "versions.json", versions())
+                write_json(folder / VERSIONS, versions(env.packages))
+                write_json(folder / ENVIRONMENT, env.said)
                 run.write_config(config)
             except BaseException:
-                for name in ("versions.json", LOCK):
+                for name in (VERSIONS, ENVIRONMENT, LOCK):
                     (folder / name).unlink(missing_ok=True)
                 run.close()
                 if not existed:
@@ -139,24 +154,35 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
-        """A run that exists."""
+    def open(cls, folder: Path, env: About) -> "Run":
+        """A run that exists, to go on with in the environment that it began with."""
         if not (folder / CONFIG).is_file():
             raise Refusal(f"{folder} holds no run (no {CONFIG})")
         with _clearly(folder):
-            return cls(folder)
+            run = cls(folder)
+        then = run._noted(ENVIRONMENT)
+        if then and (changed := difference(then, env.said)):
+            run.close()
+            way_out = f"remove {folder / ENVIRONMENT} to go on all the same"
+            raise Refusal(f"{env.said['name']} is not what this run began with: {changed}; {way_out}")
+        return run
 
     @property
     def config(self) -> Config:
         return read_config(self.folder)
 
-    def changed_versions(self) -> dict[str, tuple[str, str]]:
+    def changed_versions(self, env: About) -> dict[str, tuple[str, str]]:
         """{package: (when the run began, now)} where they differ."""
+        then = self._noted(VERSIONS)
+        return {name: (then[name], now) for name, now in versions(env.packages).items() if then.get(name, now) != now}
+
+    def _noted(self, name: str) -> dict[str, Any]:
+        """What was noted when the run began; empty, if it cannot be read: runs do not depend on it."""
         try:
-            then = json.loads((self.folder / "versions.json").read_text(encoding="utf-8"))
-            return {name: (then[name], now) for name, now in versions().items() if then.get(name, now) != now}
-        except (OSError, ValueError, AttributeError):
+            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             return {}
+        return found if isinstance(found, dict) else {}
 
     def write_config(self, config: Config) -> None:
         with _clearly(self.folder):

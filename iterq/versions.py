@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+from collections.abc import Sequence
 
 import jax
 
@@ -10,10 +11,10 @@ import iterq
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "gymnasium")
 
 
-def versions() -> dict[str, str]:
-    """Of iterq, Python and the packages that matter, as far as they are installed, and what they run on."""
+def versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """Of iterq, Python, the packages that matter and `more`, as far as they are installed, and what they run on."""
     found = {}
-    for name in PACKAGES:
+    for name in (*PACKAGES, *more):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

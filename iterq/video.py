@@ -1,13 +1,19 @@
 """One greedy episode as a video."""
 
+import contextlib
 import importlib.util
 import os
+import sys
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from iterq.errors import Refusal
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def record_episode(model: Any, folder: Path) -> Path:
@@ -17,36 +23,75 @@ def record_episode(model: Any, folder: Path) -> Path:
     import imageio.v2 as imageio
 
     from iterq.envs.host import HostEnv
-    from iterq.envs.stepping import EVALUATION, episode_seed
+
+    if not isinstance(model.env, HostEnv):
+        raise Refusal(f"{model.config.env} has no pictures; --video needs a Gymnasium environment")
+    mp4 = importlib.util.find_spec("imageio_ffmpeg")
+    path = folder / f"video.{'mp4' if mp4 else 'gif'}"
+    with contextlib.closing(_drawing(model)) as env:
+        rate = env.metadata.get("render_fps", 30)
+        options: dict[str, Any] = {"fps": rate, "macro_block_size": 1} if mp4 else {"mode": "I", "duration": 1000 / rate, "loop": 0}
+        aside = path.with_name(f".{path.name}")
+        try:
+            # Picture by picture: an episode of Atari may have 27 000 of them.
+            with imageio.get_writer(aside, **options) as film:
+                for picture in _pictures(model, env):
+                    film.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
+            aside.replace(path)
+        except OSError as error:
+            raise Refusal(f"cannot write {path}: {error.strerror or error}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+    return path
+
+
+def _drawing(model: Any) -> Any:
+    """The environment of a model, with pictures."""
     from iterq.games import game_of
     from iterq.worker import gymnasium_env
 
-    name, c = model.config.env, model.config
-    if not isinstance(model.env, HostEnv):
-        raise Refusal(f"{name} has no pictures; --video needs a Gymnasium environment")
+    name = model.config.env
+    if sys.platform == "linux" and not any(os.environ.get(display) for display in DISPLAYS):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # which needs none
     try:
         env = model.env.make() if game_of(name) else gymnasium_env(name, render_mode="rgb_array")
     except Exception as error:  # the environment's own, too
         raise Refusal(f"{name} cannot be drawn: {error}") from error
     if env.render_mode != "rgb_array":
         raise Refusal(f"{name} cannot be drawn: its render modes are {', '.join(env.metadata.get('render_modes') or ['none'])}")
-    seed = c.seeds[0]
+    return env
+
+
+def _pictures(model: Any, env: Any) -> Iterator[np.ndarray]:
+    from iterq.envs.stepping import EVALUATION, episode_seed
+
+    c, seed = model.config, model.config.seeds[0]
     obs = np.zeros((*model.spec.shape, c.frame_stack), model.spec.dtype)
     obs[..., -1] = env.reset(seed=episode_seed(seed, EVALUATION, 0))[0]
-    pictures, over = [env.render()], False
+    yield _picture(env, c.env)
+    over = False
     while not over:
         action, _ = model.predict(obs if c.frame_stack > 1 else obs[..., 0], deterministic=True, seed=seed)
         frame, _, terminated, truncated, _ = env.step(action if model.spec.continuous else int(action))
         obs[..., :-1], obs[..., -1] = obs[..., 1:].copy(), frame
-        pictures.append(env.render())
+        yield _picture(env, c.env)
         over = terminated or truncated
-    env.close()
-    frames: Any = [np.asarray(picture) for picture in pictures]
-    rate = env.metadata.get("render_fps", 30)
-    if importlib.util.find_spec("imageio_ffmpeg"):
-        path = folder / "video.mp4"
-        imageio.mimwrite(path, frames, fps=rate, macro_block_size=1)
-    else:
-        path = folder / "video.gif"
-        imageio.mimwrite(path, frames, duration=1000 / rate, loop=0)
-    return path
+
+
+def _picture(env: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(env.render())
+    except Exception as error:  # the environment's own, or of what it draws with
+        way_out = "; MUJOCO_GL=egl (libegl1) and =osmesa (libosmesa6) need no display" if "mujoco" in type(env.unwrapped).__module__ else ""
+        _forget(error)
+        raise Refusal(f"{name} cannot be drawn: {type(error).__name__}: {error}{way_out}") from error
+
+
+def _forget(error: Exception) -> None:
+    """Let go of what half-made things `error` holds. MuJoCo's viewer then stumbles over what it never got, which is no news."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        traceback.clear_frames(error.__traceback__)
+    finally:
+        sys.unraisablehook = hook

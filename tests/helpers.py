@@ -1,6 +1,10 @@
 """Small problems the tests share."""
 
+import subprocess
+from pathlib import Path
+
 import flax.linen as nn
+import imageio_ffmpeg
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,3 +50,11 @@ def assert_same(a, b) -> None:
 def largest_difference(a, b) -> float:
     assert jax.tree.structure(a) == jax.tree.structure(b)
     return max(float(np.abs(np.asarray(x) - np.asarray(y)).max()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def pictures_of(video: str | Path, height: int, width: int) -> np.ndarray:
+    """(pictures, height, width) of a video, in gray."""
+    # imageio's own reader leaves pipes open.
+    words = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    read = subprocess.run(words, capture_output=True, check=True, timeout=60, stdin=subprocess.DEVNULL)
+    return np.frombuffer(read.stdout, np.uint8).reshape(-1, height, width)

@@ -1,13 +1,12 @@
 """Atari: the protocol against a plain reference, ids, fleets of emulators and their exact restoration."""
 
+import importlib.util
 import json
 import os
 import signal
-import subprocess
 
 import cv2
 import gymnasium
-import imageio_ffmpeg
 import numpy as np
 import pytest
 
@@ -17,6 +16,7 @@ from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs
 from iterq.envs.workers import Workers
 from iterq.errors import Refusal
 from iterq.games import game_of, games, human_normalised, references
+from tests.helpers import pictures_of
 
 
 class Plain:
@@ -122,6 +122,16 @@ def test_other_names_are_left_alone_or_refused():
     assert game_of("Reversi") is None
     with pytest.raises(Refusal, match="did you mean 'Breakout'"):
         game_of("ALE/Brekout-v5")
+
+
+def test_without_the_emulator_a_game_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    asked = game_of.__wrapped__  # past what it remembers
+    for name in ("Breakout", "ALE/Breakout-v5", "BreakoutNoFrameskip-v4"):
+        with pytest.raises(Refusal, match=rf"^{name} needs the Atari emulator: pip install 'iterq\[atari\]'$"):
+            asked(name)
+    assert asked("CartPole-v1") is None
+    assert asked("Reversi") is None
 
 
 def test_scores_are_known_for_all_games_of_the_paper():
@@ -248,10 +258,7 @@ def test_a_run_is_evaluated_by_any_member_with_normalised_scores_and_a_video(tmp
     assert -21 <= score <= 21
     assert told["policy"] == "2"
     assert told["human_normalised"]["0"] == pytest.approx((score + 20.7) / (14.6 + 20.7))
-    # imageio's own reader leaves pipes open.
-    words = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", told["video"], "-f", "rawvideo", "-pix_fmt", "gray", "-"]
-    read = subprocess.run(words, capture_output=True, check=True, timeout=60, stdin=subprocess.DEVNULL)
-    pictures = np.frombuffer(read.stdout, np.uint8).reshape(-1, 210, 160)
+    pictures = pictures_of(told["video"], 210, 160)
     assert len(pictures) > 700  # a game to 21 takes its time
     assert np.ptp(pictures[100]) > 50
     with pytest.raises(Refusal, match="eval_policy must be one of mean, first, last, 1, 2, got '3'"):

@@ -11,11 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium
 import jax
 import pytest
 
 from iterq import checkpoint, cli
 from iterq.config import Config
+from iterq.envs import noted, resolve
+from iterq.envs.about import About
 from iterq.errors import Refusal
 from iterq.store import Run, config_hash, read_config
 from tests.test_cli import leftovers
@@ -227,14 +230,14 @@ def test_a_run_that_cannot_be_set_up_leaves_nothing(walk, tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(Refusal, match=r"cannot write .*: No space left on device"):
-            Run.create(tmp_path / "run", Config())
+            Run.create(tmp_path / "run", Config(), About({}, []))
     assert leftovers(tmp_path) == []
     # A folder that was there before stays.
     (tmp_path / "mine").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(Refusal, match="No space left"):
-            Run.create(tmp_path / "mine", Config())
+            Run.create(tmp_path / "mine", Config(), About({}, []))
     assert leftovers(tmp_path / "mine") == []
 
 
@@ -537,7 +540,21 @@ def test_a_refused_resume_lets_go_of_the_run(walk, run):
     walk(DRIFT=1)
     with pytest.raises(Refusal, match="does not repeat"):
         go_on(run)
-    Run.open(run).close()
+    Run.open(run, noted(*resolve(ENV))).close()
+
+
+def test_a_run_does_not_go_on_in_another_environment(walk, run, undisturbed, monkeypatch):
+    before = contents(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(gymnasium.spec("Walk-v0"), "max_episode_steps", 7)
+        with pytest.raises(
+            Refusal, match=r"^iterq_walk:Walk-v0 is not what this run began with: max_episode_steps was None and is 7; remove"
+        ):
+            go_on(run)
+        assert contents(run) == before
+        (run / "env.json").unlink()
+        assert go_on(run) == 0  # whoever wants that may have it
+    assert held(run) != undisturbed
 
 
 @pytest.mark.parametrize("words", [["resume", "nowhere"], ["resume"], ["resume", "a", "b"], ["resume", "a", "--seeds", "3"]])

@@ -1,5 +1,7 @@
 """MuJoCo tasks in processes of their own are Gymnasium's own environments, bit for bit."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -8,11 +10,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+import iterq
 from iterq.envs import host, workers
 from iterq.envs.host import host_env
 from iterq.envs.playing import Stage
 from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.envs.workers import Workers
+from tests.helpers import pictures_of
 
 TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "Walker2d-v5")
 
@@ -184,3 +188,33 @@ mujoco.mj_step(model, data)
     (said,) = done.stderr.splitlines()
     assert re.match("MuJoCo: Nan, Inf or huge value in QVEL at DOF 0", said)
     assert list(tmp_path.iterdir()) == []
+
+
+def filmed(folder, programs, **settings):
+    """`iterq eval --video` of an agent on Hopper, as a process on a machine without a display."""
+    model = iterq.make("sac", "Hopper-v5", features=(8,), seeds=(3,)).save(folder / "model")
+    env = {**os.environ, **programs, "PYTHONPATH": os.getcwd(), **settings}
+    bare = {name: value for name, value in env.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    words = [sys.executable, "-m", "iterq.cli", "eval", str(model), "--episodes", "1", "--video", "--json"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, env=bare, check=False)
+
+
+def test_an_episode_is_filmed_without_a_display(tmp_path, programs, monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    done = filmed(tmp_path, programs)
+    if done.returncode:  # no way to draw on this machine, which then is all that is said
+        assert done.returncode == 2
+        assert re.fullmatch(r"iterq: Hopper-v5 cannot be drawn: .*\n", done.stderr)
+        return
+    told = json.loads(done.stdout)
+    pictures = pictures_of(told["video"], 480, 480)
+    assert len(pictures) > 5
+    assert all(np.ptp(picture) > 100 for picture in pictures)
+    assert np.abs(pictures[-1].astype(int) - pictures[0]).mean() > 1  # it falls
+
+
+def test_where_nothing_can_be_drawn_that_is_said_in_one_line(tmp_path, programs):
+    done = filmed(tmp_path, programs, MUJOCO_GL="egl", __EGL_VENDOR_LIBRARY_FILENAMES=str(tmp_path / "nowhere"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"iterq: (Hopper-v5 cannot be drawn|cannot make the environment 'Hopper-v5'): .*\n", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import gymnasium
-import imageio_ffmpeg
 import jax
 import numpy as np
 import pytest
@@ -22,11 +21,12 @@ from iterq.errors import Refusal
 from iterq.presets import ALGORITHMS, PRESETS, configure
 from iterq.reproduce import EXPERIMENTS
 from iterq.runs import divided
+from tests.helpers import pictures_of
 from tests.test_cli import leftovers
 
 TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
 TINY += ["--eval-every", "0", "--log-every", "100", "--checkpoint-every", "100", "--total-timesteps", "300"]
-FILES = [".lock", "checkpoint", "config.json", "episodes.csv", "metrics.jsonl", "tb", "versions.json"]
+FILES = [".lock", "checkpoint", "config.json", "env.json", "episodes.csv", "metrics.jsonl", "tb", "versions.json"]
 
 
 def command(*words):
@@ -70,12 +70,14 @@ def test_a_run_as_a_process(programs, tmp_path):
     done = in_a_process(words, tmp_path, programs)
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
-    assert {"run", "algorithm", "env", "seeds", "steps", "finished", "steps_per_second", "mean_return", "eval_mean_return"} == set(found)
+    told = {"run", "algorithm", "env", "seeds", "steps", "finished", "steps_per_second", "mean_return", "eval_step", "eval_mean_return"}
+    assert set(found) == told
     assert found["run"] == "deep/run"
     assert (found["seeds"], found["steps"], found["finished"]) == ([0, 1], 300, True)
     assert found["steps_per_second"] > 0
     assert 0 < found["mean_return"] <= 1
     assert set(found["eval_mean_return"]) == {"0", "1"}
+    assert found["eval_step"] == 300
     # Logs go to stderr, the size of the replay before anything else.
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"replay: 2 × 200 rows, [\d.]+ MB in the memory of the cpu device", lines[0])
@@ -220,10 +222,7 @@ def test_an_episode_is_filmed(run, capsys, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     found = printed(capsys, "eval", run, "--episodes", 1, "--video")
     assert found["video"] == str(run / "video.mp4")
-    # imageio's own reader leaves pipes open.
-    words = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(run / "video.mp4"), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
-    read = subprocess.run(words, capture_output=True, check=True, timeout=60, stdin=subprocess.DEVNULL)
-    pictures = np.frombuffer(read.stdout, np.uint8).reshape(-1, 400, 600)
+    pictures = pictures_of(run / "video.mp4", 400, 600)
     assert len(pictures) == found["returns"]["0"][0] + 1  # of CartPole, whose return is its length
     assert all(np.ptp(picture) > 100 for picture in pictures)
     (run / "video.mp4").unlink()

@@ -3,6 +3,7 @@
 import difflib
 from typing import Any
 
+from iterq.envs.about import About, about_pure
 from iterq.envs.base import PureEnv, Spec, spec
 from iterq.errors import Refusal
 from iterq.games import game_of
@@ -28,3 +29,9 @@ def resolve(env: Any) -> tuple[Any, Spec]:
 
     kind = env if isinstance(env, HostEnv) else host_env(env)
     return kind, kind.spec
+
+
+def noted(env: Any, spec: Spec) -> About:
+    """What a run notes of its environment, as `resolve` gives it."""
+    said, packages = about_pure(env, spec) if isinstance(env, PureEnv) else env.about
+    return About({"name": spec.name, **said}, packages)

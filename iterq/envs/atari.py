@@ -1,6 +1,7 @@
 """Atari 2600 games (iterq/emulator.py) as host environments."""
 
-from iterq.emulator import SIZE, Atari
+from iterq.emulator import HORIZON, SIZE, SKIP, STICKY, Atari
+from iterq.envs.about import about
 from iterq.envs.base import Spec
 from iterq.envs.host import HostEnv
 from iterq.games import games
@@ -9,5 +10,8 @@ from iterq.games import games
 def atari_env(game: str) -> HostEnv:
     """The environment of a game by its name."""
     rom = games()[game]
-    spec = Spec(f"ALE/{game}-v5", (SIZE, SIZE), "uint8", len(Atari(rom).buttons), None)
-    return HostEnv(spec, lambda: Atari(rom), apart=("atari", rom))
+    one = Atari(rom)
+    spec = Spec(f"ALE/{game}-v5", (SIZE, SIZE), "uint8", len(one.buttons), None)
+    protocol = {"frame_skip": SKIP, "repeat_action_probability": STICKY, "horizon": HORIZON, "size": SIZE}
+    said = about(one, game=rom, buttons=[button.name for button in one.buttons], **protocol)
+    return HostEnv(spec, lambda: Atari(rom), said, apart=("atari", rom))

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from iterq.envs.about import About, about
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.worker import gymnasium_env
@@ -21,6 +22,7 @@ class HostEnv(NamedTuple):
 
     spec: Spec
     make: Callable[[], Any]  # a new instance
+    about: About  # what a run notes of it
     own: Any = None  # the user's object, which is the first of them and not ours to close
     apart: tuple[str, str] | None = None  # how a process of its own makes one (worker.py), where that pays; None: only this process can
 
@@ -44,10 +46,11 @@ def host_env(env: Any) -> HostEnv:
     shape, dtype, states = _observations(name, one.observation_space)
     spec = Spec(name, shape, dtype, states=states, **_actions(name, one.action_space))
     if one is env:
-        return HostEnv(spec, make, own=env)
+        return HostEnv(spec, make, about(one), own=env)
     apart = ("gymnasium", name) if isinstance(env, str) and is_body(one) and len(os.sched_getaffinity(0)) > 2 else None
+    said = about(one)
     one.close()
-    return HostEnv(spec, make, apart=apart)
+    return HostEnv(spec, make, said, apart=apart)
 
 
 def is_body(env: Any) -> bool:

@@ -138,10 +138,15 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
 
     def diagnose(learner: Learner, batch: Any, n: Any) -> dict[str, jax.Array]:
         key = address(learner.root, DIAGNOSE, n)
-        seen = (batch.obs[:batch_size], batch.action[:batch_size])
-        return {
-            "iqn/head_std": diagnostics.spread(win, soft, learner.chain, seen, key),
+        batch = jax.tree.map(lambda x: x[:batch_size], batch)
+        found = {
+            "iqn/head_std": diagnostics.spread(win, soft, learner.chain, (batch.obs, batch.action), key),
             "train/ent_coef": jnp.exp(learner.policy.log_alpha),
         }
+        if config.log_csae:
+            of_actions, of_critics = jax.random.split(key)
+            batch = followed(learner.policy, batch, of_actions)
+            found["iqn/approx_error_sum"] = diagnostics.csae(win, soft, learner.chain, batch, of_critics)
+        return found
 
     return Agent(config, spec, win, soft, init, noise, act, learn, lambda n: STAY, greedy, diagnose, batch_size * config.utd)

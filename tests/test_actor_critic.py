@@ -190,6 +190,22 @@ def test_each_pair_learns_from_the_one_before_it():
     assert np.all(a[1:] != c[1:])  # the middle one, and the last, which learns from it
 
 
+def test_approximation_errors_are_summed_along_the_chain():
+    agent = actor_critic(configure("i-sac", K=3, utd=2, log_csae=True, **SMALL), SPEC)
+    learner, batch = agent.init(jnp.uint32(2)), random_batch(9, 2 * BATCH)
+    at_the_end = batch._replace(discount=np.zeros(2 * BATCH, np.float32))  # every target is the reward
+    expected = 0.0
+    for k in (1, 2, 3):
+        q = agent.window.Q(agent.window.member(learner.chain.online, k))
+        for i in range(BATCH):
+            expected += ((q(batch.obs[i], batch.action[i], jax.random.key(0)) - batch.reward[i]) ** 2).sum() / BATCH
+    found = {name: jax.jit(agent.diagnose)(learner, given, 7) for name, given in (("end", at_the_end), ("middle", batch))}
+    np.testing.assert_allclose(found["end"]["iqn/approx_error_sum"], expected, rtol=1e-5)
+    assert abs(found["middle"]["iqn/approx_error_sum"] - expected) > 1e-3
+    plain = actor_critic(configure("i-sac", K=3, **SMALL), SPEC)
+    assert "iqn/approx_error_sum" not in plain.diagnose(learner, batch, 7)
+
+
 class Regulator(gymnasium.Env):
     """s′ = s + a, reward -(s² + a²) / 4, actions in [-2, 2]; 8 steps, then cut off."""
 

@@ -79,7 +79,8 @@ def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dic
         while running := [child for child in children if child.process.poll() is None]:
             failed = any(child.process.poll() for child in children)
             for child in running:
-                if (stop() or failed) and child not in told:
+                # Whoever has ended since `running` was looked up did so unasked.
+                if (stop() or failed) and child not in told and child.process.poll() is None:
                     child.process.send_signal(signal.SIGTERM)
                     told.add(child)
             select.select([child.pipe for child in running], [], [], 0.05)

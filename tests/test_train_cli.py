@@ -345,13 +345,25 @@ def test_of_several_processes_the_one_that_failed_says_why(tmp_path, monkeypatch
     say = "import json, sys; print(json.dumps({'refused': sys.argv[1]})); sys.exit(2)"
     wait = "import signal; signal.sigwait([signal.SIGTERM]); "
 
-    def start(runs, share, *_):
-        program = [say, "the disk is full"] if share == [tmp_path / "b"] else [wait + say, "interrupted"]
-        return subprocess.Popen([sys.executable, "-c", *program], stdout=subprocess.PIPE, text=True)
+    def start(kind, share):
+        kind, *program = [kind, say, "the disk is full"] if share == [tmp_path / "b"] else [subprocess.Popen, wait + say, "interrupted"]
+        return kind([sys.executable, "-c", *program], stdout=subprocess.PIPE, text=True)
 
-    monkeypatch.setattr(apart, "_start", start)
-    with pytest.raises(Refusal, match=r"^the disk is full$"):
-        apart.go_on_apart({tmp_path / name: None for name in "abc"}, True, 3)
+    class Unnoticed(subprocess.Popen):
+        """Has ended when it is looked at for the second time."""
+
+        looked = 0
+
+        def poll(self):
+            self.looked += 1
+            if self.looked == 1:
+                return None
+            return self.wait()
+
+    for kind in (subprocess.Popen, Unnoticed):
+        monkeypatch.setattr(apart, "_start", lambda runs, share, *_, kind=kind: start(kind, share))
+        with pytest.raises(Refusal, match=r"^the disk is full$"):
+            apart.go_on_apart({tmp_path / name: None for name in "abc"}, True, 3)
 
 
 def test_more_processes_than_environments_share_the_seeds(tmp_path, capsys, monkeypatch, programs):

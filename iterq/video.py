@@ -60,7 +60,17 @@ def _drawing(model: Any) -> Any:
         raise Refusal(f"{name} cannot be drawn: {error}") from error
     if env.render_mode != "rgb_array":
         raise Refusal(f"{name} cannot be drawn: its render modes are {', '.join(env.metadata.get('render_modes') or ['none'])}")
+    _follow(env)
     return env
+
+
+def _follow(env: Any) -> None:
+    """Have MuJoCo look through the model's own camera that moves along: Gymnasium's stands still, and who runs is soon out of sight."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer and renderer.camera_id == -1:  # nobody has chosen another
+        import mujoco
+
+        renderer.camera_id = mujoco.mj_name2id(env.unwrapped.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _pictures(model: Any, env: Any) -> Iterator[np.ndarray]:

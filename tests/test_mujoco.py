@@ -190,17 +190,21 @@ mujoco.mj_step(model, data)
     assert list(tmp_path.iterdir()) == []
 
 
+def without_display(words, folder, programs, **settings):
+    """A process on a machine that has none."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")}
+    env = {**kept, **programs, "PYTHONPATH": os.getcwd(), **settings}
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, env=env, check=False)
+
+
 def filmed(folder, programs, **settings):
-    """`iterq eval --video` of an agent on Hopper, as a process on a machine without a display."""
+    """`iterq eval --video` of an agent on Hopper."""
     model = iterq.make("sac", "Hopper-v5", features=(8,), seeds=(3,)).save(folder / "model")
-    env = {**os.environ, **programs, "PYTHONPATH": os.getcwd(), **settings}
-    bare = {name: value for name, value in env.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     words = [sys.executable, "-m", "iterq.cli", "eval", str(model), "--episodes", "1", "--video", "--json"]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, env=bare, check=False)
+    return without_display(words, folder, programs, **settings)
 
 
-def test_an_episode_is_filmed_without_a_display(tmp_path, programs, monkeypatch):
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
+def test_an_episode_is_filmed_without_a_display(tmp_path, programs):
     done = filmed(tmp_path, programs)
     if done.returncode:  # no way to draw on this machine, which then is all that is said
         assert done.returncode == 2
@@ -211,6 +215,29 @@ def test_an_episode_is_filmed_without_a_display(tmp_path, programs, monkeypatch)
     assert len(pictures) > 5
     assert all(np.ptp(picture) > 100 for picture in pictures)
     assert np.abs(pictures[-1].astype(int) - pictures[0]).mean() > 1  # it falls
+
+
+LOOKING = """
+import sys
+import iterq
+from iterq.video import _drawing, _picture
+env = _drawing(iterq.make("sac", sys.argv[1], features=(8,)))
+env.reset(seed=0)
+_picture(env, "")  # the view is set up now
+at = env.unwrapped.data.qpos.copy()
+at[0] += 30  # m ahead
+env.unwrapped.set_state(at, env.unwrapped.data.qvel)
+picture = _picture(env, "").astype(int)
+print((picture[..., 0] > picture[..., 2] + 40).sum())
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_camera_moves_along(task, tmp_path, programs):
+    done = without_display([sys.executable, "-c", LOOKING, task], tmp_path, programs)
+    if "cannot be drawn" in done.stderr:  # on this machine
+        return
+    assert int(done.stdout) > 300, done.stderr  # pixels of skin, which floor and sky have nothing of
 
 
 def test_where_nothing_can_be_drawn_that_is_said_in_one_line(tmp_path, programs):

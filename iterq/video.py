@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib.util
+import itertools
+import math
 import os
 import sys
 import traceback
@@ -12,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-
-DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def record_episode(model: Any, folder: Path) -> Path:
@@ -30,12 +30,13 @@ def record_episode(model: Any, folder: Path) -> Path:
     path = folder / f"video.{'mp4' if mp4 else 'gif'}"
     with contextlib.closing(_drawing(model)) as env:
         rate = env.metadata.get("render_fps", 30)
-        options: dict[str, Any] = {"fps": rate, "macro_block_size": 1} if mp4 else {"mode": "I", "duration": 1000 / rate, "loop": 0}
+        every = 1 if mp4 else math.ceil(rate / 50)  # a GIF has no shorter pictures than 20 ms
+        options: dict[str, Any] = {"fps": rate, "macro_block_size": 1} if mp4 else {"duration": 1000 * every / rate, "loop": 0}
         aside = path.with_name(f".{path.name}")
         try:
             # Picture by picture: an episode of Atari may have 27 000 of them.
             with imageio.get_writer(aside, **options) as film:
-                for picture in _pictures(model, env):
+                for picture in itertools.islice(_pictures(model, env), 0, None, every):
                     film.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
             aside.replace(path)
         except OSError as error:
@@ -52,7 +53,7 @@ def _drawing(model: Any) -> Any:
     from iterq.worker import gymnasium_env
 
     name = model.config.env
-    if sys.platform == "linux" and not any(os.environ.get(display) for display in DISPLAYS):
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("MUJOCO_GL", "egl")  # which needs none
     try:
         env = model.env.make() if game_of(name) else gymnasium_env(name, render_mode="rgb_array")

@@ -1,6 +1,7 @@
 """Training from the command line: what `train`, `resume`, `eval` and `list` print and leave behind."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,8 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from PIL import Image, ImageSequence
 
 import iterq
 from iterq import apart, cli, stopping
@@ -226,6 +229,21 @@ def test_an_episode_is_filmed(run, capsys, monkeypatch):
     assert len(pictures) == found["returns"]["0"][0] + 1  # of CartPole, whose return is its length
     assert all(np.ptp(picture) > 100 for picture in pictures)
     (run / "video.mp4").unlink()
+
+
+@pytest.mark.parametrize(("rate", "every"), [(50, 1), (125, 3)])
+def test_without_ffmpeg_an_episode_is_a_gif(run, capsys, monkeypatch, rate, every):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "imageio_ffmpeg" else there(name, *more))
+    monkeypatch.setitem(CartPoleEnv.metadata, "render_fps", rate)
+    found = printed(capsys, "eval", run, "--episodes", 1, "--video")
+    with Image.open(found["video"]) as film:
+        durations = [picture.info["duration"] for picture in ImageSequence.Iterator(film)]  # equal ones are one, shown for longer
+    pictures = -(-(int(found["returns"]["0"][0]) + 1) // every)
+    assert sum(durations) == 20 * pictures
+    assert len(durations) > 2
+    (run / "video.gif").unlink()
 
 
 class Dark(gymnasium.Env):

@@ -5,7 +5,6 @@ agent.learn(50_000, progress_bar=True)
 action, _ = agent.predict(obs, deterministic=True)
 """
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from iterq.fleet import Evaluation, Fleet, fleet, place
 from iterq.loop import Callback, Session, Summary
 from iterq.presets import configure, preset_for
 from iterq.progress import shown, silent
-from iterq.store import Run, config_from, flush
+from iterq.store import Run, aside, config_from
 
 FORMAT = 1
 
@@ -139,16 +138,8 @@ class Model:
         path = _suffixed(Path(path))
         learners = {f"seed-{seed}": self.learner(seed) for seed in self.config.seeds}
         about = {"format": FORMAT, "config": dataclasses.asdict(self.config), "spec": self.spec._asdict()}
-        aside = path.with_name(f".{path.name}")
-        try:
-            aside.write_bytes(safetensors.numpy.save(checkpoint.named(learners), {"iterq": json.dumps(about)}))
-            flush(aside)
-            aside.replace(path)
-        except OSError as error:
-            raise Refusal(f"cannot write {path}: {error.strerror or error}") from error
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()
+        with aside(path) as place:
+            place.write_bytes(safetensors.numpy.save(checkpoint.named(learners), {"iterq": json.dumps(about)}))
         return path
 
     def close(self) -> None:

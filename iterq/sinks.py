@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import secrets
 import shutil
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 from iterq.config import Config
 from iterq.errors import Refusal
-from iterq.store import write_json
+from iterq.store import aside, write_json
 
 TENSORBOARD, WANDB_IDS, ELAPSED = "tb", "wandb.json", "time/time_elapsed"
 
@@ -110,9 +109,8 @@ class WeightsAndBiases:
             opened.callback(run.finish)
             self._runs[seed] = run, run.step
         # Only now, with nothing logged yet: had a run been refused, the ids of an earlier one would be lost.
-        aside = folder / f".{WANDB_IDS}"
-        write_json(aside, known)
-        os.replace(aside, folder / WANDB_IDS)
+        with aside(folder / WANDB_IDS) as place:
+            write_json(place, known)
 
     def add(self, row: dict) -> None:
         run, first = self._runs[row["seed"]]

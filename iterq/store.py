@@ -80,16 +80,18 @@ def flush(path: Path) -> None:
         os.close(file)
 
 
-def replace_json(path: Path, value: Any) -> None:
-    """`write_json` by way of another file, so that `path` is the old one or the new one."""
-    aside = path.with_name(f".{path.name}")
-    try:
-        write_json(aside, value)
-        flush(aside)
-        aside.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()
+@contextlib.contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """A file to write into, which takes the place of `path` if the block ends well and vanishes if it does not."""
+    place = path.with_name(f".{path.name}")
+    with _clearly(path):
+        try:
+            yield place
+            flush(place)
+            place.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                place.unlink()
 
 
 CONFIG, VERSIONS, ENVIRONMENT, LOCK = "config.json", "versions.json", "env.json", ".lock"
@@ -185,8 +187,8 @@ class Run:
         return found if isinstance(found, dict) else {}
 
     def write_config(self, config: Config) -> None:
-        with _clearly(self.folder):
-            replace_json(self.folder / CONFIG, dataclasses.asdict(config))
+        with aside(self.folder / CONFIG) as place:
+            write_json(place, dataclasses.asdict(config))
 
     def close(self) -> None:
         """Let others use the directory; a second time is fine."""

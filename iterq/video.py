@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
+from iterq.store import aside
 
 
 def record_episode(model: Any, folder: Path) -> Path:
@@ -32,18 +33,10 @@ def record_episode(model: Any, folder: Path) -> Path:
         rate = env.metadata.get("render_fps", 30)
         every = 1 if mp4 else math.ceil(rate / 50)  # a GIF has no shorter pictures than 20 ms
         options: dict[str, Any] = {"fps": rate, "macro_block_size": 1} if mp4 else {"duration": 1000 * every / rate, "loop": 0}
-        aside = path.with_name(f".{path.name}")
-        try:
-            # Picture by picture: an episode of Atari may have 27 000 of them.
-            with imageio.get_writer(aside, **options) as film:
-                for picture in itertools.islice(_pictures(model, env), 0, None, every):
-                    film.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
-            aside.replace(path)
-        except OSError as error:
-            raise Refusal(f"cannot write {path}: {error.strerror or error}") from error
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()
+        # Picture by picture: an episode of Atari may have 27 000 of them.
+        with aside(path) as place, imageio.get_writer(place, **options) as film:
+            for picture in itertools.islice(_pictures(model, env), 0, None, every):
+                film.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
     return path
 
 

@@ -18,10 +18,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# Pages are tested in a real browser. Where there is none, one is installed if that takes nothing but a word to Debian's packager.
+# Pages are tested in a real browser, and MuJoCo draws without a display. Where there is no browser, it and what draws are installed if that
+# takes nothing but a word to Debian's packager.
 browser:
 	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1; } || \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver libegl1 libgl1-mesa-dri; } >/dev/null 2>&1; } || \
 	  echo "no browser, so its tests are skipped; apt-get install chromium chromium-driver brings one"
 
 bench: $(READY)

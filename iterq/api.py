@@ -28,7 +28,7 @@ from iterq.fleet import Evaluation, Fleet, fleet, place
 from iterq.loop import Callback, Session, Summary
 from iterq.presets import configure, preset_for
 from iterq.progress import shown, silent
-from iterq.store import Run, aside, config_from
+from iterq.store import Run, config_from, in_place_of
 
 FORMAT = 1
 
@@ -138,7 +138,7 @@ class Model:
         path = _suffixed(Path(path))
         learners = {f"seed-{seed}": self.learner(seed) for seed in self.config.seeds}
         about = {"format": FORMAT, "config": dataclasses.asdict(self.config), "spec": self.spec._asdict()}
-        with aside(path) as place:
+        with in_place_of(path) as place:
             place.write_bytes(safetensors.numpy.save(checkpoint.named(learners), {"iterq": json.dumps(about)}))
         return path
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from iterq.config import Config
 from iterq.errors import Refusal
-from iterq.store import aside, write_json
+from iterq.store import in_place_of, write_json
 
 TENSORBOARD, WANDB_IDS, ELAPSED = "tb", "wandb.json", "time/time_elapsed"
 
@@ -109,7 +109,7 @@ class WeightsAndBiases:
             opened.callback(run.finish)
             self._runs[seed] = run, run.step
         # Only now, with nothing logged yet: had a run been refused, the ids of an earlier one would be lost.
-        with aside(folder / WANDB_IDS) as place:
+        with in_place_of(folder / WANDB_IDS) as place:
             write_json(place, known)
 
     def add(self, row: dict) -> None:

@@ -81,7 +81,7 @@ def flush(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def aside(path: Path) -> Iterator[Path]:
+def in_place_of(path: Path) -> Iterator[Path]:
     """A file to write into, which takes the place of `path` if the block ends well and vanishes if it does not."""
     place = path.with_name(f".{path.name}")
     with _clearly(path):
@@ -187,7 +187,7 @@ class Run:
         return found if isinstance(found, dict) else {}
 
     def write_config(self, config: Config) -> None:
-        with aside(self.folder / CONFIG) as place:
+        with in_place_of(self.folder / CONFIG) as place:
             write_json(place, dataclasses.asdict(config))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-from iterq.store import aside
+from iterq.store import in_place_of
 
 
 def record_episode(model: Any, folder: Path) -> Path:
@@ -34,7 +34,7 @@ def record_episode(model: Any, folder: Path) -> Path:
         every = 1 if mp4 else math.ceil(rate / 50)  # a GIF has no shorter pictures than 20 ms
         options: dict[str, Any] = {"fps": rate, "macro_block_size": 1} if mp4 else {"duration": 1000 * every / rate, "loop": 0}
         # Picture by picture: an episode of Atari may have 27 000 of them.
-        with aside(path) as place, imageio.get_writer(place, **options) as film:
+        with in_place_of(path) as place, imageio.get_writer(place, **options) as film:
             for picture in itertools.islice(_pictures(model, env), 0, None, every):
                 film.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
     return path

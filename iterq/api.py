@@ -28,6 +28,7 @@ from iterq.fleet import Evaluation, Fleet, fleet, place
 from iterq.loop import Callback, Session, Summary
 from iterq.presets import configure, preset_for
 from iterq.progress import shown, silent
+from iterq.reads import refuse_unread
 from iterq.store import Run, config_from, in_place_of
 
 FORMAT = 1
@@ -115,6 +116,7 @@ class Model:
 
     def playing(self, policy: str) -> "Model":
         """The same agents, evaluated by another `eval_policy`: mean, first, last, or the number of a member."""
+        refuse_unread(self.config.algorithm, self.config.bellman, ["eval_policy"])
         other = Model(dataclasses.replace(self.config, eval_policy=policy), self.env or self.spec, *self._made_of)
         other.learners = [self.learner(seed) for seed in self.config.seeds]
         return other
@@ -156,10 +158,10 @@ def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = 
     """The model in a file of `save`, or of the newest checkpoint in a run directory. Without `env` it can predict, not learn."""
     path = Path(path)
     if path.is_dir():
-        from iterq.store import config_hash, read_config
+        from iterq.store import known_as, read_config
 
         config = read_config(path)
-        found = checkpoint.newest(path, config_hash(config))
+        found = checkpoint.newest(path, known_as(path, config))
         if found is None:
             raise Refusal(f"{path} has no checkpoint yet")
         model = Model(config, env or config.env, network, optimiser)

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,13 +96,13 @@ def _digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def newest(run: Path, config_hash: str) -> Checkpoint | None:
+def newest(run: Path, names: Sequence[str]) -> Checkpoint | None:
     """The newest good checkpoint; what is wrong with newer ones is said. None: there is none yet. Refused: there are only bad ones."""
     found = sorted((run / FOLDER).glob("step-*"), reverse=True)
     reasons = []
     for folder in found:
         try:
-            return check(folder, config_hash)
+            return check(folder, names)
         except Refusal as error:
             reasons.append(str(error))
             print(f"iterq: {error}", file=sys.stderr)
@@ -110,8 +111,8 @@ def newest(run: Path, config_hash: str) -> Checkpoint | None:
     return None
 
 
-def check(folder: Path, config_hash: str) -> Checkpoint:
-    """The checkpoint in `folder`, if it is whole and of this configuration."""
+def check(folder: Path, names: Sequence[str]) -> Checkpoint:
+    """The checkpoint in `folder`, if it is whole and of a configuration that goes by one of `names`."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         number, config, digest, files = manifest["format"], manifest["config"], manifest.pop("sha256"), manifest["files"]
@@ -119,7 +120,7 @@ def check(folder: Path, config_hash: str) -> Checkpoint:
         raise Refusal(f"checkpoint {folder.name} is damaged: its manifest cannot be read ({type(error).__name__})") from error
     if number != FORMAT:
         raise Refusal(f"checkpoint {folder.name} has format {number}; this version of iterq reads format {FORMAT}")
-    if config != config_hash:
+    if config not in names:
         raise Refusal(f"checkpoint {folder.name} belongs to another configuration")
     if digest != _digest(manifest):
         raise Refusal(f"checkpoint {folder.name} is damaged: its manifest has changed since it was written")

@@ -60,7 +60,11 @@ class Config:
     seeds: Seeds = (0,)
     """One agent per seed, side by side in one program."""
     total_timesteps: int = 100_000
-    """Steps of every agent."""
+    """Steps of every agent. Where `epochs` are given, these say when a run ends."""
+    epochs: int = 0
+    """End when every agent has so many epochs, each at least `epoch_steps` long and to the end of an episode; 0: at total_timesteps."""
+    epoch_steps: int = 250_000
+    """Environment steps of an epoch, at least."""
 
     bellman: str = "dqn"
     """The base algorithm: dqn, double-dqn, qr-dqn, c51, iqn, soft (actor-critics), or MODULE:NAME of your own Bellman (over one value
@@ -110,8 +114,12 @@ class Config:
     """Actor-critics: share of a critic's units that is left out, in its targets too (DroQ)."""
     layer_norm: bool = False
     """Actor-critics: normalise the layers of critics (DroQ)."""
+    dropout_masks: Literal["own", "shared"] = "own"
+    """Actor-critics: every member of a window leaves out units of its own, or all the same ones."""
     actor_reads: Literal["min", "mean"] = "min"
     """Actor-critics: what the actor improves on, of a pair of critics."""
+    actor_member: Literal["uniform", "first", "last"] = "uniform"
+    """Actor-critics: whose critics the actor improves on: those of a member drawn at every update, of the first, or of the last."""
 
     learning_rate: float = 1e-3
     """Of Adam."""
@@ -127,6 +135,9 @@ class Config:
     """Learn from rewards clipped to [-1, 1]; returns are reported as they are."""
     frame_stack: int = 1
     """Frames of an observation."""
+    emulator: Literal["fresh", "plain"] = "fresh"
+    """Atari: every game begins on a fresh emulator, which makes it a function of its seed and actions, or after the emulator's plain
+    reset, as in Dopamine, which lets traces of the game before into some games (such a run may not resume in the middle of a game)."""
 
     buffer_size: int = 100_000
     """Rows of the replay, one per step."""
@@ -145,6 +156,8 @@ class Config:
     """Steps between two evaluations on separate environments, the first at step 0; 0: none."""
     eval_episodes: int = 10
     """Episodes of an evaluation."""
+    eval_starts: Literal["varied", "same"] = "varied"
+    """Every evaluation plays episodes of its own, or all of them the same ones."""
     eval_policy: str = "mean"
     """Greedy on the mean of the members' values, or on those of one member: first, last, or its number from 1 to K."""
     log_every: int = 1_000
@@ -211,8 +224,8 @@ class Config:
 
 AT_LEAST = {
     **dict.fromkeys(("total_timesteps", "K", "T", "D", "G", "utd", "quantiles", "batch_size", "n_step", "frame_stack"), 1),
-    **dict.fromkeys(("eval_episodes", "log_every"), 1),
-    **dict.fromkeys(("epsilon_decay", "eval_every", "checkpoint_every"), 0),
+    **dict.fromkeys(("eval_episodes", "log_every", "epoch_steps"), 1),
+    **dict.fromkeys(("epsilon_decay", "eval_every", "checkpoint_every", "epochs"), 0),
     "atoms": 2,
 }
 CHOICES = {
@@ -220,6 +233,10 @@ CHOICES = {
     "acting": ("uniform", "first", "last", "episode", "anchor-too"),
     "shifts": ("after", "early"),
     "actor_reads": ("min", "mean"),
+    "actor_member": ("uniform", "first", "last"),
+    "dropout_masks": ("own", "shared"),
+    "emulator": ("fresh", "plain"),
+    "eval_starts": ("varied", "same"),
     "replay": ("auto", "device", "host"),
     "torso": ("mlp", "nature", "nature-valid"),
     "log_style": ("sb3", "cleanrl", "dopamine"),

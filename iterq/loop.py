@@ -61,7 +61,7 @@ class Session:
 
     def _open(self, run: Run) -> None:
         """Go on from the newest checkpoint, or begin the logs."""
-        found = checkpoint.newest(run.folder, config_hash(self.config))
+        found = checkpoint.newest(run.folder, run.names(self.config))
         self.tracker = Tracker(run.folder, self.config, found.marks if found else None)
         if found:
             checkpoint.clear(run.folder)

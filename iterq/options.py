@@ -53,6 +53,12 @@ def renamed(argv: list[str]) -> list[str]:
     return [*kept, *(w for name, value in translate(dict(given)).items() for w in (f"--{name.replace('_', '-')}", str(value)))]
 
 
+def named(words: list[str]) -> list[str]:
+    """The settings that words under our names (see `renamed`) are about."""
+    names = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in words if word.startswith("--")]
+    return [name if name in FIELDS else name.removeprefix("no_") for name in names]
+
+
 def several_cli(prog: str, argv: list[str], known: dict[str, tuple[Any, Any]], positional: str) -> dict[str, Any]:
     """`small_cli` for a command that takes one or more of its positional argument, as a list."""
     return small_cli(prog, argv, known, positional, nargs="+")

@@ -10,6 +10,7 @@ from iterq.config import Config
 from iterq.dialects import translate, unknown
 from iterq.errors import Refusal
 from iterq.games import game_of
+from iterq.reads import refuse_unread
 
 
 class Preset(NamedTuple):
@@ -233,7 +234,9 @@ def configure(algorithm: str, preset: str | None = None, **given: Any) -> Config
     chosen, named = PRESETS[preset], NAMED[algorithm]
     base = named.base or algorithm
     fields = {**chosen.values, **ALGORITHMS[base].values, **chosen.special.get(base, {}), **named.values}
-    fields |= {**translate(given), "algorithm": algorithm}
+    said = translate(given)
+    refuse_unread(algorithm, said.get("bellman", fields["bellman"]), said)
+    fields |= {**said, "algorithm": algorithm}
     try:
         return Config(**fields)
     except TypeError as error:

@@ -11,9 +11,10 @@ from typing import Any
 from iterq.config import Config
 from iterq.errors import Refusal
 from iterq.games import game_of, human_normalised
-from iterq.options import among, renamed, small_cli, tyro_cli
+from iterq.options import among, named, renamed, small_cli, tyro_cli
 from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, preset_for
 from iterq.progress import Bar, shown
+from iterq.reads import refuse_unread
 
 
 def train(argv: list[str]) -> int:
@@ -30,6 +31,7 @@ def train(argv: list[str]) -> int:
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
     options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
     config = options.config
+    refuse_unread(algorithm, config.bellman, named(words))
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
     name = config.env.replace("/", "-").replace(":", "-")

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from typing import Any
 from iterq.config import Config
 from iterq.envs.about import About
 from iterq.errors import Refusal
+from iterq.identity import document, former_identity, identity, settings_in
 from iterq.versions import versions
 
 RESULT = "result.json"  # what marks a folder as a result of ours, free to be replaced by a newer one
@@ -95,7 +95,6 @@ def in_place_of(path: Path) -> Iterator[Path]:
 
 
 CONFIG, VERSIONS, ENVIRONMENT, LOCK = "config.json", "versions.json", "env.json", ".lock"
-FREE = ("total_timesteps",)  # fields that may change between two parts of a run without changing its steps
 
 
 def difference(then: Any, now: Any, name: str = "") -> str:
@@ -113,8 +112,7 @@ def difference(then: Any, now: Any, name: str = "") -> str:
 
 def config_hash(config: Config) -> str:
     """Of everything that decides what a run computes."""
-    fields = {name: value for name, value in dataclasses.asdict(config).items() if name not in FREE}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return identity(dataclasses.asdict(config))
 
 
 class Run:
@@ -173,6 +171,10 @@ class Run:
     def config(self) -> Config:
         return read_config(self.folder)
 
+    def names(self, config: Config) -> tuple[str, ...]:
+        """By what checkpoints in this directory may know `config`."""
+        return known_as(self.folder, config)
+
     def changed_versions(self, env: About) -> dict[str, tuple[str, str]]:
         """{package: (when the run began, now)} where they differ."""
         then = self._noted(VERSIONS)
@@ -188,7 +190,8 @@ class Run:
 
     def write_config(self, config: Config) -> None:
         with in_place_of(self.folder / CONFIG) as place:
-            write_json(place, dataclasses.asdict(config))
+            existed = (self.folder / CONFIG).is_file()
+            write_json(place, document(dataclasses.asdict(config), former_identity(_read(self.folder)) if existed else None))
 
     def close(self) -> None:
         """Let others use the directory; a second time is fine."""
@@ -197,25 +200,35 @@ class Run:
         self._lock = -1
 
 
-def read_config(folder: Path) -> Config:
-    """The configuration of the run in `folder`."""
+def _read(folder: Path) -> dict[str, Any]:
+    """What the config.json of a run holds, of whatever format."""
     try:
-        return config_from(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except OSError as error:
         below = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
         raise Refusal(f"{folder} holds no run: {f'name one of those in it, {below}' if below else error.strerror}") from error
     except ValueError as error:
         raise Refusal(f"{folder / CONFIG} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Refusal(f"{folder / CONFIG} holds no settings")
+    return found
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration of the run in `folder`, as it was recorded."""
+    return config_from(_read(folder))
+
+
+def known_as(folder: Path, config: Config) -> tuple[str, ...]:
+    """By what checkpoints in `folder` may know `config`: its identity and, while the directory's own is the same, an earlier name of it."""
+    recorded = _read(folder)
+    former, own = former_identity(recorded), identity(settings_in(recorded))
+    return (config_hash(config), *([former] if former and own == config_hash(config) else []))
 
 
 def config_from(fields: Any) -> Config:
-    """A configuration from plain JSON values."""
-    known = {field.name: field for field in dataclasses.fields(Config)}
-    if not isinstance(fields, dict) or set(fields) - set(known):
-        odd = sorted(set(fields) - set(known)) if isinstance(fields, dict) else fields
-        raise Refusal(f"unknown fields in the configuration: {odd}")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    """A configuration from plain JSON values, of either format; what they do not mention is neutral."""
     try:
-        return Config(**values)
+        return Config(**settings_in(fields))
     except TypeError as error:
         raise Refusal(f"bad configuration: {error}") from error

@@ -455,7 +455,7 @@ def test_a_bad_checkpoint_is_named_and_the_one_before_it_used(walk, undisturbed,
 
 
 def test_any_flipped_bit_of_a_manifest_is_noticed(run):
-    folder, expected = run / "checkpoint" / "step-000000000200", config_hash(read_config(run))
+    folder, expected = run / "checkpoint" / "step-000000000200", (config_hash(read_config(run)),)
     good = (folder / "manifest.json").read_bytes()
     whole = checkpoint.check(folder, expected)
     for i in range(len(good)):
@@ -471,7 +471,7 @@ def test_a_manifest_that_is_something_else_is_refused(run, text):
     folder = run / "checkpoint" / "step-000000000200"
     (folder / "manifest.json").write_text(text, encoding="latin-1")
     with pytest.raises(Refusal, match=r"^checkpoint step-000000000200 "):
-        checkpoint.check(folder, config_hash(read_config(run)))
+        checkpoint.check(folder, (config_hash(read_config(run)),))
 
 
 def test_a_run_with_only_bad_checkpoints_is_refused(shelf, walk, run):

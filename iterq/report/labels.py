@@ -4,22 +4,10 @@ import json
 from typing import Any
 
 from iterq.errors import Refusal
+from iterq.identity import FREE
 from iterq.report.scores import Source
 
-# Settings that do not change what is learned, or say what is compared anyway.
-ASIDE = {
-    "env",
-    "seeds",
-    "total_timesteps",
-    "log_every",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_every",
-    "tensorboard",
-    "wandb",
-    "log_style",
-    "replay",
-}
+ASIDE = FREE | {"env", "seeds"}  # settings that do not change what is learned, or say what is compared anyway
 
 
 def labelled(sources: list[Source], group: tuple[str, ...] = ()) -> list[Source]:

@@ -18,6 +18,7 @@ import numpy as np
 from iterq.epochs import epochs
 from iterq.errors import Refusal
 from iterq.games import FORMS, human_normalised, references
+from iterq.identity import settings_in
 from iterq.store import CONFIG, LOCK
 
 RETURN, EVALUATION = "return", "eval"  # of training episodes, of greedy ones
@@ -68,7 +69,7 @@ def runs_in(path: Path) -> list[Path]:
 def read_run(folder: Path, metric: str) -> Source:
     """A run directory; what cannot be read in it is said in its warnings, and the rest is taken."""
     warnings: list[str] = []
-    config = _json(folder / CONFIG, warnings)
+    config = settings_in(found) if (found := _json(folder / CONFIG, warnings)) else {}
     if not isinstance(config.get("env"), str):
         raise Refusal(f"{folder} is no run: its {CONFIG} names no environment")
     rows = _episodes(folder / "episodes.csv", warnings) if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)

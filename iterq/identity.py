@@ -18,23 +18,62 @@ from iterq.reads import unread
 
 FORMAT = 2  # of config.json: {"format", "settings": {name: value}, "former"?}; format 1 was the settings by themselves
 
-FREE = frozenset(
-    ("algorithm", "total_timesteps", "epochs", "epoch_steps", "replay", "checkpoint_every", "tensorboard", "wandb")
-    + ("eval_every", "eval_episodes", "eval_policy", "eval_starts", "log_every", "log_csae", "log_style")
-)
+LENGTH = ("total_timesteps", "epochs", "epoch_steps")
+MEASURED = ("eval_every", "eval_episodes", "eval_policy", "eval_starts", "log_every", "log_csae")
+KEPT = ("replay", "checkpoint_every", "log_style", "tensorboard", "wandb")
+FREE = frozenset(("algorithm", *LENGTH, *MEASURED, *KEPT))
 
 NEUTRAL: Mapping[str, Any] = {
     # What commit dcb3938 took for granted, when configurations were first written.
-    **{"algorithm": "dqn", "env": "CartPole-v1", "seeds": (0,), "total_timesteps": 100_000, "bellman": "dqn"},
-    **{"K": 1, "T": 200, "D": 30, "G": 2, "tau": 1.0, "shared": True, "frozen": True, "consecutive": True},
-    **{"reduce": "auto", "acting": "uniform", "shifts": "after", "torso": "mlp", "features": (120, 84)},
-    **{"atoms": 51, "v_min": -10.0, "v_max": 10.0, "quantiles": 64, "kappa": 1.0},
-    **{"utd": 1, "dropout": 0.0, "layer_norm": False, "actor_reads": "min"},
-    **{"learning_rate": 1e-3, "adam_epsilon": 1e-8, "batch_size": 128, "gamma": 0.99, "n_step": 1},
-    **{"clip_rewards": False, "frame_stack": 1, "buffer_size": 100_000, "learning_starts": 1_000, "replay": "auto"},
-    **{"prioritised": False, "epsilon_end": 0.05, "epsilon_decay": 20_000},
-    **{"eval_every": 10_000, "eval_episodes": 10, "eval_policy": "mean", "log_every": 1_000, "log_csae": False},
-    **{"log_style": "sb3", "checkpoint_every": 50_000, "tensorboard": True, "wandb": ""},
+    "algorithm": "dqn",
+    "env": "CartPole-v1",
+    "seeds": (0,),
+    "total_timesteps": 100_000,
+    "bellman": "dqn",
+    "K": 1,
+    "T": 200,
+    "D": 30,
+    "G": 2,
+    "tau": 1.0,
+    "shared": True,
+    "frozen": True,
+    "consecutive": True,
+    "reduce": "auto",
+    "acting": "uniform",
+    "shifts": "after",
+    "torso": "mlp",
+    "features": (120, 84),
+    "atoms": 51,
+    "v_min": -10.0,
+    "v_max": 10.0,
+    "quantiles": 64,
+    "kappa": 1.0,
+    "utd": 1,
+    "dropout": 0.0,
+    "layer_norm": False,
+    "actor_reads": "min",
+    "learning_rate": 1e-3,
+    "adam_epsilon": 1e-8,
+    "batch_size": 128,
+    "gamma": 0.99,
+    "n_step": 1,
+    "clip_rewards": False,
+    "frame_stack": 1,
+    "buffer_size": 100_000,
+    "learning_starts": 1_000,
+    "replay": "auto",
+    "prioritised": False,
+    "epsilon_end": 0.05,
+    "epsilon_decay": 20_000,
+    "eval_every": 10_000,
+    "eval_episodes": 10,
+    "eval_policy": "mean",
+    "log_every": 1_000,
+    "log_csae": False,
+    "log_style": "sb3",
+    "checkpoint_every": 50_000,
+    "tensorboard": True,
+    "wandb": "",
     # Settings since then: what was done before they could be said.
     "epochs": 0,
     "epoch_steps": 250_000,

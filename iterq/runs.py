@@ -29,9 +29,9 @@ def train(argv: list[str]) -> int:
     words = renamed(argv[1:])
     preset = last_of(words, "--preset") or preset_for(algorithm, (last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
+    refuse_unread(algorithm, last_of(words, "--bellman") or config.bellman, named(words))
     options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
     config = options.config
-    refuse_unread(algorithm, config.bellman, named(words))
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
     name = config.env.replace("/", "-").replace(":", "-")

@@ -488,8 +488,8 @@ def test_a_run_with_only_bad_checkpoints_is_refused(shelf, walk, run):
 
 
 def test_a_changed_configuration_does_not_get_the_checkpoints_of_another(walk, run):
-    fields = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**fields, "gamma": 0.5}))
+    found = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**found, "settings": {**found["settings"], "gamma": 0.5}}))
     before = contents(run)
     with pytest.raises(Refusal, match=r"no good checkpoint: .*200 belongs to another configuration.*100 belongs to another"):
         command("resume", run)
@@ -500,8 +500,11 @@ def test_a_changed_configuration_does_not_get_the_checkpoints_of_another(walk, r
     ("text", "message"),
     [
         ("{", "is no JSON"),
-        ("[]", "unknown fields in the configuration"),
-        ('{"wings": 2}', "unknown fields in the configuration: .*wings"),
+        ("[]", "holds no settings"),
+        ('{"wings": 2}', "unknown settings in the configuration: wings"),
+        ('{"format": 2, "settings": {"wings": 2}}', "unknown settings in the configuration: wings"),
+        ('{"format": 2, "settings": [3]}', "unknown settings in the configuration"),
+        ('{"format": 3, "settings": {}}', "has format 3; this version of iterq reads formats 1 and 2"),
         ('{"K": "five"}', "K must be int, got 'five'"),
         ('{"seeds": 3}', "seeds must be integers, got 3"),
         ('{"K": 0}', "K must be at least 1"),

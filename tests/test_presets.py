@@ -271,8 +271,9 @@ def test_names_that_are_not_known_are_refused_from_python(call, message):
     ],
 )
 def test_a_configuration_without_meaning_is_refused(fields, message):
+    reader = {"quantiles": "iqn", "kappa": "iqn", "atoms": "c51", "v_min": "c51"}.get(next(iter(fields)), "dqn")
     with pytest.raises(Refusal, match=message):
-        configure("dqn", **fields)
+        configure(reader, **fields)
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def test_a_killed_fleet_of_different_games_ends_in_the_same_bits(tmp_path, cache
         assert ours.keys() == theirs.keys()
         assert [name for name in ours if ours[name] != theirs[name]] == []
         assert {row["step"] for row in ours["metrics.jsonl"]} == set(range(50, 601, 50))
-        assert json.loads(ours["config.json"])["env"] == f"ALE/{game}-v5"
+        assert json.loads(ours["config.json"])["settings"]["env"] == f"ALE/{game}-v5"
     assert len(contents(run / "Breakout")["episodes.csv"]) > 2
 
 

@@ -1,13 +1,14 @@
 """Files and folders that a reader never meets half of: results, and the directory of a run."""
 
 import contextlib
+import csv
 import dataclasses
 import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,14 @@ def _settle(aside: Path, out: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """JSON a person can read; NaN is refused rather than written as something no JSON reader takes."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Numbers as the shortest text that reads back exactly."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(header)
+        out.writerows([repr(float(x)) if isinstance(x, float) else x for x in row] for row in rows)
 
 
 def flush(path: Path) -> None:

@@ -1,11 +1,10 @@
 """`iterq report`: run directories to figures, tables and a page that anyone can open."""
 
 import base64
-import csv
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import numpy as np
 
 from iterq.errors import Refusal
 from iterq.report.compare import Comparison, Curve, compare
-from iterq.report.findings import Findings, findings, hours, improvements, numbers, plain, summary
+from iterq.report.findings import Beside, Findings, findings, hours, improvements, numbers, plain, summary, with_others
 from iterq.report.labels import differing, shown
 from iterq.report.scores import RETURN
 from iterq.report.stats import Estimate, estimate, optimality_gap
-from iterq.store import staged, write_json
+from iterq.store import staged, write_csv, write_json
 
 PAGE = "report.html"
 HEAVY = 20_000_000  # bytes of videos that a page may hold
@@ -74,35 +73,47 @@ def tell(c: Comparison, out: Path, result: dict[str, Any], as_json: bool) -> Non
 
 def render(c: Comparison, out: Path, title: str) -> dict[str, Any]:
     """Write the report; what was there before stays until it is whole. Returns what `result.json` holds."""
+    with staged(out) as folder:
+        document = fill(c, folder, title)
+        files = sorted(path.name for path in folder.iterdir())
+        kept = ("title", "metric", "unit", "labels", "tasks", "summary", "improvement", "warnings")
+        result = {name: document[name] for name in kept} | {"files": [*files, "result.json"]}
+        write_json(folder / "result.json", result)
+    return result | {"out": str(out)}
+
+
+def fill(
+    c: Comparison, folder: Path, title: str, marks: Mapping[str, Sequence[int]] | None = None, beside: Mapping[str, Beside] | None = None
+) -> dict[str, Any]:
+    """Write figures, tables and the page of a comparison into `folder`; returns all that the page shows.
+
+    marks: steps to point out, by method. beside: results of others to draw along.
+    """
     from iterq.report import figures
     from iterq.report.page import page
 
     drawn = findings(c)
     curves, by_task, found = drawn
     document = described(c, title, drawn)
-    with staged(out) as folder:
-        if curves and len(c.tasks) > 1:
-            figures.draw_panels(folder, "aggregate", {f"{len(c.tasks)} tasks": curves}, [f"IQM, {c.unit}"])
-        figures.draw_panels(folder, "tasks", by_task, [c.metric] * len(by_task))
-        timed = {label: (x, found) for label, (_, found) in curves.items() if (x := hours(c, label)) is not None}
-        if timed:
-            title = f"{len(c.tasks)} tasks" if len(c.tasks) > 1 else c.tasks[0]
-            figures.draw_panels(folder, "hours", {title: timed}, [f"IQM, {c.unit}"], "hours of training")
-            rows = [(label, *row) for label, (x, found) in timed.items() for row in zip(x, *found, strict=True)]
-            _csv(folder / "hours.csv", ("label", "hours", "value", "low", "high"), rows)
-        if found:
-            figures.draw_profile(folder, *found, c.unit)
-            figures.draw_summary(folder, document["summary"], c.unit)
-        if c.scaled:
-            gaps = {label: (c.common(label)[0], estimate(c.common(label)[1], optimality_gap)) for label in curves}
-            figures.draw_panels(folder, "optimality_gap", {"optimality gap": gaps}, ["1 minus the score, at most 1; less is better"])
-        write_tables(c, folder, document)
-        (folder / PAGE).write_text(page(document), encoding="utf-8")
-        files = sorted(path.name for path in folder.iterdir())
-        kept = ("title", "metric", "unit", "labels", "tasks", "summary", "improvement", "warnings")
-        result = {name: document[name] for name in kept} | {"files": [*files, "result.json"]}
-        write_json(folder / "result.json", result)
-    return result | {"out": str(out)}
+    over_tasks, on_tasks = with_others(c, drawn, beside or {})
+    if over_tasks and len(c.tasks) > 1:
+        figures.draw_panels(folder, "aggregate", {f"{len(c.tasks)} tasks": over_tasks}, [f"IQM, {c.unit}"], marks=marks)
+    figures.draw_panels(folder, "tasks", on_tasks, [c.metric] * len(by_task), marks=marks)
+    timed = {label: (x, found) for label, (_, found) in curves.items() if (x := hours(c, label)) is not None}
+    if timed:
+        where = f"{len(c.tasks)} tasks" if len(c.tasks) > 1 else c.tasks[0]
+        figures.draw_panels(folder, "hours", {where: timed}, [f"IQM, {c.unit}"], "hours of training, all seeds of a run together")
+        rows = [(label, *row) for label, (x, found) in timed.items() for row in zip(x, *found, strict=True)]
+        write_csv(folder / "hours.csv", ("label", "hours", "value", "low", "high"), rows)
+    if found:
+        figures.draw_profile(folder, *found, c.unit)
+        figures.draw_summary(folder, document["summary"], c.unit)
+    if c.scaled:
+        gaps = {label: (c.common(label)[0], estimate(c.common(label)[1], optimality_gap)) for label in curves}
+        figures.draw_panels(folder, "optimality_gap", {"optimality gap": gaps}, ["1 minus the score, at most 1; less is better"])
+    write_tables(c, folder, document)
+    (folder / PAGE).write_text(page(document), encoding="utf-8")
+    return document
 
 
 def described(c: Comparison, title: str, drawn: Findings) -> dict[str, Any]:
@@ -182,26 +193,19 @@ def write_tables(c: Comparison, folder: Path, document: dict[str, Any]) -> None:
         for i, seed in enumerate(curve.seeds)
         for p, step in enumerate(curve.steps)
     ]
-    _csv(folder / "curves.csv", ("label", "task", "seed", "step", c.metric), rows)
+    write_csv(folder / "curves.csv", ("label", "task", "seed", "step", c.metric), rows)
     for name in ("aggregate", "profile"):
         found = document[name] or {}
         series = found.get("curves", found)
         across = {label: x.get("steps") or found["taus"] for label, x in series.items()}
         lines = [(label, *row) for label, x in series.items() for row in zip(across[label], x["value"], x["low"], x["high"], strict=True)]
         if lines:
-            _csv(folder / f"{name}.csv", ("label", "step" if name == "aggregate" else "score", "value", "low", "high"), lines)
+            write_csv(folder / f"{name}.csv", ("label", "step" if name == "aggregate" else "score", "value", "low", "high"), lines)
     by_task = [
         (label, task, *row)
         for label, tasks in document["curves"].items()
         for task, x in tasks.items()
         for row in zip(x["steps"], x["value"], x["low"], x["high"], strict=True)
     ]
-    _csv(folder / "tasks.csv", ("label", "task", "step", "value", "low", "high"), by_task)
-    _csv(folder / "final.csv", tuple(document["final"][0]), [tuple(row.values()) for row in document["final"]])
-
-
-def _csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    write_csv(folder / "tasks.csv", ("label", "task", "step", "value", "low", "high"), by_task)
+    write_csv(folder / "final.csv", tuple(document["final"][0]), [tuple(row.values()) for row in document["final"]])

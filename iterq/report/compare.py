@@ -1,6 +1,7 @@
 """Methods compared on tasks: curves of all agents on common points, made comparable between tasks. See `findings.py` for what they say."""
 
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,11 +46,23 @@ class Comparison(NamedTuple):
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(task for found in self.curves.values() for task in found))
 
+    def aligned(self, *labels: str, tasks: Sequence[str] = ()) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+        """The steps at which all agents of some methods have a point on all tasks, and per method and task the normalised (agents, points).
+
+        tasks: those to look at; none: all that these methods are on.
+        """
+        tasks = tasks or [task for task in self.tasks if all(task in self.curves[label] for label in labels)]
+        of_each = [[self.curves[label][task].steps for task in tasks] for label in labels]
+        steps = reduce(np.intersect1d, [x for found in of_each for x in found]) if tasks else np.zeros(0)
+        return steps, [
+            [self.normalised[label][task][:, np.isin(x, steps)] for task, x in zip(tasks, found, strict=True)]
+            for label, found in zip(labels, of_each, strict=True)
+        ]
+
     def common(self, label: str) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Steps that all agents of a method have reached on all of its tasks, and per task the normalised (agents, points)."""
-        found = self.curves[label]
-        points = min(len(curve.steps) for curve in found.values())
-        return next(iter(found.values())).steps[:points], [self.normalised[label][task][:, :points] for task in found]
+        """The same of one method."""
+        steps, (found,) = self.aligned(label)
+        return steps, found
 
 
 def collected(paths: Sequence[Path], metric: str) -> tuple[list[Source], list[str]]:
@@ -73,7 +86,12 @@ def collected(paths: Sequence[Path], metric: str) -> tuple[list[Source], list[st
 def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", group: tuple[str, ...] = (), epoch: int = 0) -> Comparison:
     """Read everything at `paths`. epoch: steps between points; 0: 250 000 for Atari, else a round number, see `point_width`."""
     sources, warnings = collected(paths, metric)
-    sources = labelled(sources, group)
+    return comparison(labelled(sources, group), metric, baseline, epoch, warnings)
+
+
+def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = ()) -> Comparison:
+    """Methods by the labels of `sources`, on the tasks that these name."""
+    warnings = list(warnings)
     on_atari = all(source.task in references() for source in sources)
     steps = [log.steps for source in sources for log in source.logs if log.steps.size]
     longest = max((float(x[-1]) for x in steps), default=0)

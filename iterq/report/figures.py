@@ -59,7 +59,7 @@ def draw_panels(
 ) -> None:
     """Lines with bands: one panel per title.
 
-    heights: their y labels; across: the x label, steps if it is empty; marks: points to point out.
+    heights: their y labels; across: the x label, steps if it is empty; marks: steps to point out, which must be points of that curve.
     """
     labels = list(dict.fromkeys(label for series in panels.values() for label in series))
     largest = max((x.max(initial=0) for series in panels.values() for x, _ in series.values()), default=0)
@@ -75,7 +75,7 @@ def draw_panels(
                 style = look(labels.index(label))
                 axis.plot(x / unit, found.value, markevery=max(1, len(x) // 8), label=label, **style)
                 axis.fill_between(x / unit, found.low, found.high, color=style["color"], alpha=0.18, lw=0)
-                pointed = [i for i in (marks or {}).get(label, ()) if i < len(x)]
+                pointed = np.flatnonzero(np.isin(x, (marks or {}).get(label, ())))
                 axis.plot(x[pointed] / unit, found.value[pointed], "*", color="black", ms=11, zorder=5)
             axis.set_title(title)
             axis.set_xlabel(steps)

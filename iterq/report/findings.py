@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from iterq.report.compare import Comparison
-from iterq.report.stats import AGGREGATES, Estimate, area, estimate, first_reaching, probability_of_improvement, profile
+from iterq.report.scores import normaliser
+from iterq.report.stats import AGGREGATES, Estimate, area, estimate, first_reaching, iqm, probability_of_improvement, profile
 
 TAUS = 51  # points of a profile
 
@@ -48,10 +51,29 @@ def findings(c: Comparison) -> Findings:
     return Findings(aggregates(c), by_task, profiles(c))
 
 
+Beside = dict[str, tuple[np.ndarray, np.ndarray]]  # task: steps and mean returns there, of a method that others have run
+
+
+def with_others(c: Comparison, found: Findings, beside: Mapping[str, Beside]) -> tuple[Curves, dict[str, Curves]]:
+    """The curves over all tasks and by task with those of others; these have no interval, since only their means are known."""
+    by_task = {task: dict(curves) for task, curves in found.by_task.items()}
+    over_tasks, there = dict(found.over_tasks), [task for task in c.tasks if all(task in tasks for tasks in beside.values())]
+    for label, tasks in beside.items():
+        for task in there:
+            steps, values = tasks[task]
+            by_task[task][label] = steps, Estimate(values, values, values)
+        units = {task: normaliser(task, None) for task in there}
+        if there == c.tasks and all(units.values()):
+            steps = reduce(np.intersect1d, [tasks[task][0] for task in there])
+            scores = [units[task](tasks[task][1][np.isin(tasks[task][0], steps)]) for task in there]  # pyright: ignore[reportOptionalCall]
+            over_tasks[label] = steps, Estimate(*(iqm(np.stack(scores, -1), np.ones(len(there))),) * 3)
+    return over_tasks, by_task
+
+
 def hours(c: Comparison, label: str) -> np.ndarray | None:
     """(points,) of training until the points of `aggregates`, a mean over tasks and agents; None where that is not known."""
     steps = c.common(label)[0]
-    found = np.mean([curve.seconds[: len(steps)] for curve in c.curves[label].values()], 0) / 3600
+    found = np.mean([curve.seconds[np.isin(curve.steps, steps)] for curve in c.curves[label].values()], 0) / 3600
     return found if len(found) and np.isfinite(found).all() else None
 
 

@@ -2,10 +2,11 @@
 
 EXPERIMENTS = {
     "lqr": ("iterq.reproduce.lqr", "Appendix C.1: QN and i-QN on a linear quadratic regulator, in the space of Q-functions"),
-    "cart-pole": ("iterq.reproduce.cart_pole", "DQN and i-DQN on CartPole-v1: both solve it on every seed"),
-    "lunar-lander": ("iterq.reproduce.lunar_lander", "i-DQN against DQN on LunarLander-v3: learning curves"),
+    "cart-pole": ("iterq.reproduce.classic:cart_pole", "DQN and i-DQN on CartPole-v1"),
+    "lunar-lander": ("iterq.reproduce.classic:lunar_lander", "DQN and i-DQN on LunarLander-v3"),
     "cost": ("iterq.reproduce.cost", "Appendix E: FLOPs, memory and time of i-DQN and i-IQN on Atari networks"),
     "atari-main": ("iterq.reproduce.atari:main", "Section 6.1: DQN, i-DQN, IQN and i-IQN on 20 games"),
+    "atari-sanity": ("iterq.reproduce.atari:sanity", "Appendix: with K = 1, i-DQN is DQN and i-IQN is IQN"),
     "atari-window": ("iterq.reproduce.atari:window", "Section 6.1: i-DQN with K = 1, 5 and 10"),
     "atari-parallel": ("iterq.reproduce.atari:parallel", "Section 6.1: i-DQN with K = 4 and T = 2000 against DQN"),
     "atari-gradient-steps": ("iterq.reproduce.atari:gradient_steps", "Section 6.1: DQN with G = 1 against i-DQN"),
@@ -13,6 +14,7 @@ EXPERIMENTS = {
     "atari-acting": ("iterq.reproduce.atari:acting", "Section 6.1: which member acts"),
     "atari-targets": ("iterq.reproduce.atari:targets", "Section 6.1: i-DQN without target networks"),
     "atari-sharing": ("iterq.reproduce.atari:sharing", "Appendix: shared convolutions against independent networks"),
+    "atari-reduction": ("iterq.reproduce.atari:reduction", "The mean over members (published runs) against the sum (Algorithm 1)"),
     "atari-inflated": ("iterq.reproduce.atari:inflated", "Appendix: DQN with as many parameters as i-DQN"),
     "atari-bootstrapped": ("iterq.reproduce.atari:bootstrapped", "Appendix: Bootstrapped DQN, and one member per episode"),
     "atari-spread": ("iterq.reproduce.atari:spread", "Appendix: the distance between the members during training"),

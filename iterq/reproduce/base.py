@@ -1,15 +1,16 @@
 """What every experiment of the paper has: a config with scales, quantities beside the paper's with a band each, a result folder."""
 
-import csv
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from iterq.store import RESULT, write_json
+from iterq.store import RESULT, write_csv, write_json
 from iterq.versions import versions
+
+__all__ = ["Quantity", "Result", "Stopwatch", "write_csv"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,10 @@ class Quantity:
     spread: float | None = None  # standard deviation over seeds
     paper: float | None = None
     band: str = ""  # in words; empty: reported, not judged
-    passed: bool | None = None  # None: not judged
+    passed: bool | None = None  # None: not judged, or it cannot be told
+    low: float | None = None  # of the 95 % interval of `ours`, where there is one
+    high: float | None = None
+    verdict: str = ""  # in words: better, worse, equal within …, cannot tell at … seeds
 
 
 @dataclasses.dataclass
@@ -52,14 +56,6 @@ class Result:
 
     def write(self, folder: Path) -> None:
         write_json(folder / RESULT, self.as_json())
-
-
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Numbers as the shortest text that reads back exactly."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(header)
-        out.writerows([repr(float(x)) if isinstance(x, float) else x for x in row] for row in rows)
 
 
 class Stopwatch:

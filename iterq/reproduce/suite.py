@@ -1,24 +1,25 @@
-"""Methods on tasks, with many seeds: what the Atari and MuJoCo experiments of the paper have in common.
+"""Methods on tasks, with many seeds: what the experiments with run directories have in common.
 
 Every (method, task) is a run directory with one agent per seed, under `--runs`. A second call finds what is there and goes on from it, and
-experiments share the runs they have in common. Scores are aggregated by the interquartile mean with 95 % stratified bootstrap intervals.
+experiments share the runs they have in common. What the runs say is read, compared and drawn as by `iterq report`; what an experiment
+adds is which methods and tasks belong together, and what is claimed of them (claims.py).
 """
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from iterq.apart import rate_apart
 from iterq.config import Seeds
 from iterq.errors import Refusal
 from iterq.options import among
 from iterq.presets import PRESETS, configure
-from iterq.report.stats import Estimate, estimate
-from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
-from iterq.reproduce.training import Points, finished, logged_rate, read_metric, say_hours, steps_per_second, train
+from iterq.report.compare import Comparison, comparison
+from iterq.report.findings import Beside
+from iterq.report.scores import RETURN, read_run
+from iterq.reproduce.base import Quantity, Result, Stopwatch
+from iterq.reproduce.claims import Claim, Level, Marks, judge
+from iterq.reproduce.training import finished, place_of, say_hours, steps_per_second, train
 
 OURS = "The paper does not name these tasks; they are ours."
 
@@ -35,9 +36,9 @@ class Config:
     """Methods, as A,B; empty: those of the experiment."""
     seeds: Seeds = (0, 1, 2, 3, 4)
     """Agents of each method on each task."""
-    total_timesteps: int = 50_000_000
-    """Steps of every agent."""
-    epoch: int = 250_000
+    total_timesteps: int = 1_000_000
+    """Steps of every agent; for Atari, where epochs say when an agent ends, what these take at least."""
+    epoch: int = 10_000
     """Steps between two points of a curve."""
     preset: str = "paper"
     """Hyperparameters."""
@@ -62,14 +63,15 @@ class Config:
         if min(self.epoch, self.at_once, self.processes, self.total_timesteps) < 1 or self.at_most < 0:
             raise Refusal("--epoch, --at-once, --processes and --total-timesteps must be at least 1, --at-most at least 0")
 
+    @property
+    def length(self) -> dict[str, int]:
+        """The fields of a training configuration that say when a run ends."""
+        return {"total_timesteps": self.total_timesteps}
 
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """What the runs of one method say, over the points that all of its agents have reached."""
-
-    ends: np.ndarray  # (points,) steps
-    scores: np.ndarray  # (seeds, tasks, points) mean returns, or whatever is drawn
-    normalised: np.ndarray  # the same, comparable between tasks
+    @property
+    def steps(self) -> int:
+        """What a run takes, at least."""
+        return self.total_timesteps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +81,15 @@ class Experiment:
     name: str
     methods: dict[str, str]  # label: algorithm or variant, with @PRESET if it has its own
     tasks: tuple[str, ...]
-    claims: tuple[tuple[str, str], ...] = ()  # (label, label): the paper has the first ahead of the second at the end
-    on_the_way: tuple[tuple[str, str], ...] = ()  # the same along training
-    marks: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # label: points that the paper points out
-    drawn: str = ""  # a metric instead of the return
+    claims: tuple[Claim | Level, ...] = ()
+    marks: Marks = dataclasses.field(default_factory=dict)
+    metrics: tuple[str, ...] = (RETURN,)  # what is drawn; claims are about the first
     note: str = ""
-    paper: dict[str, float] = dataclasses.field(default_factory=dict)  # label: its final IQM
+    others: tuple[str, ...] = ()  # methods that others have run, to be drawn along
     Config: ClassVar[Any] = Config
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {}
-    unit: ClassVar[str] = ""  # of normalised scores
-    rate_on: ClassVar[str] = ""  # the task that speed is measured on
-    baseline: ClassVar[str] = ""  # the method whose scores others are compared with, if there is one
+    rate_on: ClassVar[str] = ""  # the task that speed is measured on; empty: the first
+    baseline: ClassVar[str] = ""  # the method whose last scores others are compared with, if there is one
 
     # What differs between families of tasks
 
@@ -105,46 +105,53 @@ class Experiment:
         """Its id."""
         return task
 
-    def read(self, folder: Path, config: Any) -> Points:
-        """The curve of every seed in a run directory."""
-        raise NotImplementedError
-
-    def normaliser(self, task: str, scores: dict[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        """What makes scores on `task` comparable; `scores` are the (seeds, points) of every method on it."""
-        raise NotImplementedError
+    def beside(self, tasks: tuple[str, ...]) -> dict[str, Beside]:
+        """What others have published, to be drawn along."""
+        return {}
 
     # What is the same
 
     def run(self, config: Any, folder: Path) -> Result:
         """Say what it costs, train, draw and judge."""
+        from iterq.report.command import fill
+
         tasks, labels, watch, full = self.chosen(config), self.labels(config), Stopwatch(), self.Config(**self.SCALES["paper"])
-        runs = {label: [self.run_of(label, config, task) for task in tasks] for label in labels}
+        runs = {(label, task): self.run_of(label, config, task) for label in labels for task in tasks}
         with watch("estimate"):
             measured = rate_apart if config.processes > 1 else steps_per_second
-            all_done = all(finished(folder, config.total_timesteps) for of_tasks in runs.values() for folder, _ in of_tasks)
-            asked = labels if config.estimate and not all_done else []
-            rates = {label: measured(self.settings(label, config, self.rate_on)) for label in asked}
-        whole = config.total_timesteps >= full.total_timesteps and len(config.seeds) >= len(full.seeds)
+            asked = labels if config.estimate and not all(finished(*run) for run in runs.values()) else []
+            rates = {label: measured(self.settings(label, config, self.rate_on or tasks[0])) for label in asked}
+        whole = config.steps >= full.steps and len(config.seeds) >= len(full.seeds)
         whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
         if rates:
             say_hours(f"{self.name} at full scale", rates, len(self.tasks), full)
             say_hours(f"{self.name} at this scale", rates, len(tasks), config)
         with watch("training"):
-            found = self.trained(runs, config)
-        curves = self.normalised(found, config, tasks)
-        estimates = {label: estimate(list(np.moveaxis(curve.normalised, 1, 0))) for label, curve in curves.items() if curve.ends.size}
-        self.write(folder, config, tasks, curves)
-        self.draw(folder, tasks, curves, {} if self.drawn else estimates)
-        notes = [self.note] if self.note else []
+            train(dict(runs.values()), config.at_once, config.processes)
+        title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.steps:,} steps, a point every {config.epoch:,}"
+        compared = {metric: self.compared(runs, metric, config) for metric in self.metrics}
+        summaries = {}
+        for metric, c in compared.items():
+            place = folder if metric == self.metrics[0] else folder / metric.replace("/", "-")
+            place.mkdir(exist_ok=True)
+            marks = {label: [steps for _, steps in found] for label, found in self.marks.items()}
+            beside = self.beside(tasks) if metric == RETURN else {}
+            with watch("figures"):
+                summaries[metric] = fill(c, place, f"{self.name}: {title}", marks, beside)["summary"] if c.curves else []
+        c = compared[self.metrics[0]]
+        notes = [note for note in (self.note, *c.warnings) if note]
+        notes += [
+            f"{label} ends at {c.curves[label][task].steps[-1]:,} steps on {task}, before the mark at {steps:,}"
+            for label, found in self.marks.items()
+            for _, steps in found
+            for task in c.curves.get(label, ())
+            if c.curves[label][task].steps[-1] < steps
+        ]
         if not whole:
-            notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.total_timesteps:,} steps.")
-        speeds = {label: np.mean([logged_rate(folder) for folder, _ in of_tasks]) for label, of_tasks in runs.items()}
-        said = {label: f"{speed:,.0f}" if np.isfinite(speed) else "–" for label, speed in speeds.items()}
-        table = [(label, said[label], str(curves[label].ends.size), *shown(estimates.get(label))) for label in labels]
-        header = ("method", "steps/s", "points", f"IQM, {self.unit}", "95 % interval")
-        title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.total_timesteps:,} steps, a point every {config.epoch:,}"
+            notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.steps:,} steps.")
+        tables = [self.table(compared[metric], found, title) for metric, found in summaries.items()]
         described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
-        return Result(self.name, described, self.judged(estimates, whole), notes, [(title, header, table)], watch.seconds)
+        return Result(self.name, described, self.judged(c, whole), notes, tables, watch.seconds)
 
     def chosen(self, config: Any) -> tuple[str, ...]:
         """The tasks that are run."""
@@ -161,80 +168,34 @@ class Experiment:
     def settings(self, label: str, config: Any, task: str) -> Any:
         """The training configuration of a method on a task."""
         algorithm, _, preset = self.methods[label].partition("@")
-        names = ("total_timesteps", "learning_starts", "buffer_size", "batch_size", "seeds")
-        fields = {name: getattr(config, name) for name in names} | self.fields(config)
-        # Nothing here may follow from how long a run is: it would not be found again when it is to go on.
+        names = ("learning_starts", "buffer_size", "batch_size", "seeds")
+        fields = {name: getattr(config, name) for name in names} | config.length | self.fields(config)
         fields["checkpoint_every"] = 250_000
         return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
 
-    def trained(self, runs: dict[str, list[tuple[Path, Any]]], config: Any) -> dict[str, list[Points]]:
-        """Train all methods on all tasks, or find that they have been: per method, the curves on every task."""
-        train(dict(run for of_tasks in runs.values() for run in of_tasks), config.total_timesteps, config.at_once, config.processes)
-
-        def read(folder: Path) -> Points:
-            return read_metric(folder, config, self.drawn) if self.drawn else self.read(folder, config)
-
-        return {label: [read(folder) for folder, _ in of_tasks] for label, of_tasks in runs.items()}
-
     def run_of(self, label: str, config: Any, task: str) -> tuple[Path, Any]:
         """The run directory of a method on a task, and its configuration."""
-        from iterq.store import config_hash
-
         settings = self.settings(label, config, task)
-        return config.runs / f"{settings.algorithm}-{task}-{config_hash(settings)[:8]}", settings
+        return place_of(config.runs, f"{settings.algorithm}-{task}", settings)
 
-    def normalised(self, found: dict[str, list[Points]], config: Any, tasks: tuple[str, ...]) -> dict[str, Curves]:
-        """The curves of every method, cut to the points that all of its agents have."""
-        scores = {}
-        for label, of_tasks in found.items():
-            length = min(len(of_tasks[t][seed]) for t in range(len(tasks)) for seed in config.seeds)
-            scores[label] = np.array([[of_tasks[t][seed][:length] for t in range(len(tasks))] for seed in config.seeds], float)
-        comparable = {label: np.empty_like(x) for label, x in scores.items()}
-        for t, task in enumerate(tasks):
-            normalise = self.normaliser(task, {label: x[:, t] for label, x in scores.items()})
-            for label, x in scores.items():
-                comparable[label][:, t] = normalise(x[:, t])
-        return {label: Curves(config.epoch * np.arange(1, x.shape[2] + 1), x, comparable[label]) for label, x in scores.items()}
+    def compared(self, runs: dict[tuple[str, str], tuple[Path, Any]], metric: str, config: Any) -> Comparison:
+        """What the runs say of a metric."""
+        sources = [read_run(folder, metric)._replace(label=label, task=task) for (label, task), (folder, _) in runs.items()]
+        warnings = [f"{source.name}: {text}" for source in sources for text in source.warnings]
+        return comparison(sources, metric, self.baseline, config.epoch, warnings)
 
-    def write(self, folder: Path, config: Any, tasks: tuple[str, ...], curves: dict[str, Curves]) -> None:
-        """What is drawn, as a table."""
-        rows = [
-            (label, task, seed, int(curve.ends[e]), float(curve.scores[s, t, e]), float(curve.normalised[s, t, e]))
-            for label, curve in curves.items()
-            for t, task in enumerate(tasks)
-            for s, seed in enumerate(config.seeds)
-            for e in range(curve.ends.size)
-        ]
-        write_csv(folder / "curves.csv", ("method", "task", "seed", "step", self.drawn or "mean_return", "normalised"), rows)
+    def table(self, c: Comparison, summary: list[dict[str, Any]], title: str) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+        """A line for every method: its speed and its last points."""
+        rows = []
+        for row in summary:
+            curves, found = c.curves[row["label"]].values(), row["iqm"]
+            rates = [len(curve.seeds) * curve.steps[-1] / curve.seconds[-1] for curve in curves]
+            last = ("–", "–") if found is None else (f"{found['value']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}")
+            speed = sum(rates) / len(rates)
+            points = min(len(curve.steps) for curve in curves)
+            rows.append((row["label"], f"{speed:,.0f}" if speed > 0 else "–", str(points), *last))
+        return title, ("method", "steps/s", "points", f"IQM, {c.unit or c.metric}", "95 % interval"), rows
 
-    def draw(self, folder: Path, tasks: tuple[str, ...], curves: dict[str, Curves], estimates: dict[str, Estimate]) -> None:
-        """A panel with the aggregate over tasks, if there is one, and one per task: interquartile means over seeds with 95 % intervals."""
-        from iterq.report.figures import draw_panels
-
-        there = {label: curve for label, curve in curves.items() if curve.ends.size}
-        over_tasks = {label: (there[label].ends, found) for label, found in estimates.items()}
-        panels = {f"{len(tasks)} tasks": over_tasks} if len(tasks) > 1 and over_tasks else {}
-        for t, task in enumerate(tasks):
-            panels[task] = {label: (curve.ends, estimate([curve.scores[:, t]])) for label, curve in there.items()}
-        heights = [f"IQM, {self.unit}"] * (len(panels) - len(tasks)) + [self.drawn or "mean return"] * len(tasks)
-        draw_panels(folder, self.name, panels, heights, marks={label: [e - 1 for e in found] for label, found in self.marks.items()})
-
-    def judged(self, estimates: dict[str, Estimate], whole: bool) -> list[Quantity]:
-        """The last points, and what the paper claims of them and of the way to them."""
-        if self.drawn:
-            return []
-        last = {label: float(found.value[-1]) for label, found in estimates.items()}
-        quantities = [Quantity(f"{label}: IQM at the end", value, None, self.paper.get(label)) for label, value in last.items()]
-        points = min((found.value.size for found in estimates.values()), default=0)
-        along = {label: float(found.value[:points].mean()) for label, found in estimates.items()}
-        for scores, claims, when in ((last, self.claims, "at the end"), (along, self.on_the_way, "mean along training")):
-            for better, worse in claims:
-                if better in scores and worse in scores:
-                    gain = scores[better] - scores[worse]
-                    quantities.append(Quantity(f"{better} minus {worse}, {when}", gain, None, None, "> 0", gain > 0 if whole else None))
-        return quantities
-
-
-def shown(found: Estimate | None) -> tuple[str, str]:
-    """The last point of a curve, in words."""
-    return ("–", "–") if found is None else (f"{found.value[-1]:.3f}", f"{found.low[-1]:.3f} to {found.high[-1]:.3f}")
+    def judged(self, c: Comparison, whole: bool) -> list[Quantity]:
+        """What is claimed, and what the runs say of it."""
+        return [found for claim in self.claims if (found := judge(claim, c, self.marks, whole))]

@@ -1,27 +1,34 @@
 """The runs of an experiment: found again, trained, and how long that will take."""
 
 import dataclasses
-import json
-import math
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from iterq.errors import Refusal
+from iterq.identity import LENGTH
+from iterq.store import CONFIG, config_hash, read_config
 
-Points = dict[int, list[float]]  # seed: a value per point of a curve
+
+def place_of(root: Path, name: str, settings: Any) -> tuple[Path, Any]:
+    """The run directory of these settings below `root`, and with what to go on in it.
+
+    One that is there is found by what it is, however it is called; it keeps all that it has recorded but for its length.
+    """
+    for folder in sorted(root.glob(f"{name}-*")):
+        if (folder / CONFIG).is_file() and config_hash(recorded := read_config(folder)) == config_hash(settings):
+            return folder, dataclasses.replace(recorded, **{field: getattr(settings, field) for field in LENGTH})
+    return root / f"{name}-{config_hash(settings)[:8]}", settings
 
 
-def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> None:
-    """Bring run directories to `total` steps, `at_once` of them side by side; those that are there already are left alone or go on."""
+def train(runs: dict[Path, Any], at_once: int, processes: int) -> None:
+    """Bring run directories to their ends, `at_once` of them side by side; those that are there already are left alone or go on."""
     from iterq.runs import go_on
-    from iterq.store import CONFIG
 
-    todo = [folder for folder in runs if not finished(folder, total)]
+    todo = [folder for folder, settings in runs.items() if not finished(folder, settings)]
     for i in range(0, len(todo), at_once):
         batch = todo[i : i + at_once]
         begun = {folder for folder in batch if (folder / CONFIG).exists()}
@@ -31,37 +38,17 @@ def train(runs: dict[Path, Any], total: int, at_once: int, processes: int) -> No
                 raise Refusal(f"stopped; the same command goes on from the runs in {batch[0].parent}")
 
 
-def finished(folder: Path, steps: int) -> bool:
-    """Whether a run has come that far."""
-    return any(int(path.name.removeprefix("step-")) >= steps for path in (folder / "checkpoint").glob("step-*"))
-
-
-def read_metric(folder: Path, config: Any, name: str) -> Points:
-    """The mean of a metric over the lines of a run's log up to every point."""
-    sums: dict[tuple[int, int], list[float]] = {}
-    with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
-        for row in map(json.loads, file):
-            if name in row and row["step"]:
-                sums.setdefault((row["seed"], (row["step"] - 1) // config.epoch), []).append(row[name])
-    found: Points = {seed: [] for seed in config.seeds}
-    for (seed, _), values in sorted(sums.items()):
-        found[seed].append(float(np.mean(values)))
-    return found
+def finished(folder: Path, settings: Any) -> bool:
+    """Whether a run has come to its end."""
+    return any(int(path.name.removeprefix("step-")) >= settings.total_timesteps for path in (folder / "checkpoint").glob("step-*"))
 
 
 def say_hours(what: str, rates: dict[str, float], tasks: int, config: Any) -> None:
     """How long methods with these rates take for all tasks, seeds and steps."""
-    steps, seeds = config.total_timesteps, len(config.seeds)
+    steps, seeds = config.steps, len(config.seeds)
     hours = sum(tasks * steps * seeds / rate / 3600 for rate in rates.values())
     text = f"{len(rates)} methods x {tasks} tasks x {seeds} seeds x {steps:,} steps take about {hours:,.2g} hours on this machine"
     print(f"{what}: {text}", file=sys.stderr)
-
-
-def logged_rate(folder: Path) -> float:
-    """Steps per second of all agents of a run, by the last lines of its log; nan if there are none yet."""
-    with (folder / "metrics.jsonl").open(encoding="utf-8") as file:
-        last = {row["seed"]: row["time/fps"] for row in map(json.loads, file) if "time/fps" in row}
-    return sum(last.values()) if last else math.nan
 
 
 def steps_per_second(settings: Any) -> float:

@@ -188,12 +188,13 @@ def show(result: Any) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    table = Table("quantity", "ours", "paper", "band", "", title="Bands", title_justify="left")
+    table = Table("quantity", "ours", "paper", "band", "", title="Claims and bands", title_justify="left")
     for q in result.quantities:
         if q.band:
-            verdict = {True: "pass", False: "FAIL", None: "not judged"}[q.passed]
-            ours = f"{q.ours:.4g}" + (f" ± {q.spread:.2g}" if q.spread is not None else "")
-            table.add_row(q.name, ours, "" if q.paper is None else f"{q.paper:g}", q.band, verdict)
+            passed = {True: "pass", False: "FAIL", None: "not judged"}[q.passed]
+            around = f" [{q.low:.3g}, {q.high:.3g}]" if q.low is not None else f" ± {q.spread:.2g}" if q.spread is not None else ""
+            said = passed if not q.verdict or q.verdict == passed else f"{passed}: {q.verdict}"
+            table.add_row(q.name, f"{q.ours:.4g}{around}", "" if q.paper is None else f"{q.paper:g}", q.band, said)
     console.print(table)
     for note in result.notes:
         console.print(note)

@@ -11,7 +11,7 @@ import numpy as np
 
 from iterq.report.compare import Comparison
 from iterq.report.stats import area, estimate
-from iterq.report.verdicts import compare_scores, reaches
+from iterq.report.verdicts import cannot_tell, compare_scores, reaches
 from iterq.reproduce.base import Quantity
 
 WHEN = {"end": "at the end", "along": "mean along training", "marks": "after {} shifts", "hours": "hours of training"}
@@ -89,14 +89,15 @@ def _scores(claim: Claim, c: Comparison, marks: Marks) -> list[list[np.ndarray]]
 
 def _level(claim: Level, c: Comparison, whole: bool) -> Quantity:
     ends = [x[:, -1] for x in c.normalised[claim.method].values()]
+    value, low, high = (float(x) for x in estimate(ends))
     if claim.at_least is not None:
-        v = reaches(ends, claim.at_least)
-        passed = True if v.word.startswith("reaches") else False if v.word.startswith("falls short") else None
-        value, low, high, band, said = v.difference + claim.at_least, v.low, v.high, f">= {claim.at_least:g}", v.word
+        found = reaches(ends, claim.at_least)
+        passed, said, band = (True if found.better else False if found.worse else None), found.word, f">= {claim.at_least:g}"
     else:
-        value, low, high = (float(x) for x in estimate(ends))
-        least, most = claim.paper - claim.margin, claim.paper + claim.margin
-        passed = True if least <= low and high <= most else False if high < least or low > most else None
-        band = f"{claim.paper:g} ± {claim.margin:g}"
-        said = {True: f"equal within {claim.margin:g}", False: "differs", None: f"cannot tell at {min(map(len, ends))} seeds"}[passed]
+        paper = claim.paper or 0.0
+        passed = (
+            True if max(paper - low, high - paper) <= claim.margin else False if max(low - paper, paper - high) > claim.margin else None
+        )
+        said = {True: f"equal within {claim.margin:g}", False: "differs", None: cannot_tell(min(map(len, ends)))}[passed]
+        band = f"{paper:g} ± {claim.margin:g}"
     return Quantity(f"{claim.method}: IQM at the end", value, None, claim.paper, band, passed if whole else None, low, high, said)

@@ -149,9 +149,10 @@ class Experiment:
         ]
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.steps:,} steps.")
-        tables = [self.table(compared[metric], found, title) for metric, found in summaries.items()]
         described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
-        return Result(self.name, described, self.judged(c, whole), notes, tables, watch.seconds)
+        result = Result(self.name, described, self.judged(c, whole), notes, seconds=watch.seconds)
+        result.tables += [self.table(compared[metric], found, title) for metric, found in summaries.items()]
+        return result
 
     def chosen(self, config: Any) -> tuple[str, ...]:
         """The tasks that are run."""

@@ -1,31 +1,30 @@
-"""The Atari and MuJoCo experiments: what they run, say and write, and that a second call goes on from the runs of the first."""
+"""Experiments with run directories: what they run, say and write, and that a second call goes on from the runs of the first."""
 
 import csv
 import dataclasses
 import functools
 import json
-import math
 
-import numpy as np
 import pytest
 
 from iterq import cli, runs
 from iterq.errors import Refusal
 from iterq.games import games
-from iterq.report.stats import Estimate
-from iterq.reproduce import EXPERIMENTS, atari, mujoco, suite
-from iterq.reproduce.training import logged_rate, train
-from iterq.store import CONFIG
+from iterq.presets import configure
+from iterq.reproduce import EXPERIMENTS, atari, classic, mujoco, suite
+from iterq.reproduce.claims import Claim
+from iterq.reproduce.training import place_of, train
+from iterq.store import CONFIG, write_json
 
-EVERY = (*atari.ALL, *mujoco.ALL)
-MODULES = {"atari": atari, "mujoco": mujoco}
+EVERY = (*atari.ALL, *mujoco.ALL, *classic.ALL)
 
 
 def test_every_experiment_is_there_under_its_name():
-    named = {name: place for name, (place, _) in EXPERIMENTS.items() if name.partition("-")[0] in MODULES}
+    modules = {f"iterq.reproduce.{module.__name__.rpartition('.')[2]}": module for module in (atari, mujoco, classic)}
+    named = {name: place.partition(":") for name, (place, _) in EXPERIMENTS.items() if place.partition(":")[0] in modules}
     assert named.keys() == {experiment.name for experiment in EVERY}
-    for name, place in named.items():
-        assert getattr(MODULES[name.partition("-")[0]], place.partition(":")[2]).name == name
+    for name, (module, _, attribute) in named.items():
+        assert getattr(modules[module], attribute).name == name
 
 
 @pytest.mark.parametrize("experiment", EVERY, ids=lambda e: e.name)
@@ -34,20 +33,29 @@ def test_every_method_of_every_experiment_has_a_configuration_of_its_own(experim
     config = experiment.Config(**experiment.SCALES[scale])
     settings = [experiment.settings(label, config, experiment.tasks[0]) for label in experiment.methods]
     assert len({str(found) for found in settings}) == len(settings)
-    assert set(experiment.tasks) <= {*games(), *mujoco.TASKS}
-    assert {label for claim in (*experiment.claims, *experiment.on_the_way) for label in claim} <= set(experiment.methods)
-    if scale == "paper":
+    assert set(experiment.tasks) <= {*games(), *mujoco.TASKS, "CartPole-v1", "LunarLander-v3"}
+    for claim in experiment.claims:
+        assert {claim.ours, claim.theirs} <= set(experiment.methods) if isinstance(claim, Claim) else claim.method in experiment.methods
+        assert set(getattr(claim, "tasks", ())) <= set(experiment.tasks)
+    assert set(experiment.marks) <= set(experiment.methods)
+    if scale == "paper" and experiment not in classic.ALL:
         on_atari = experiment in atari.ALL
-        expected = (50_000_000, 20_000, 1_000_000, 5) if on_atari else (1_000_000, 5_000, 1_000_000, 10)
-        assert {(s.total_timesteps, s.learning_starts, s.buffer_size, len(s.seeds)) for s in settings} == {expected}
+        expected = (50_000_000, 200, 20_000, 1_000_000, 5) if on_atari else (1_000_000, 0, 5_000, 1_000_000, 10)
+        assert {(s.total_timesteps, s.epochs, s.learning_starts, s.buffer_size, len(s.seeds)) for s in settings} == {expected}
         assert len(experiment.chosen(config)) == len(experiment.tasks)
 
 
 def test_the_main_experiment_has_the_twenty_games_of_the_paper():
     assert len(atari.main.tasks) == 20
     assert {"Breakout", "Seaquest", "Skiing"} <= set(atari.main.tasks)
-    # 3 125 windows: 100 epochs of 250 000 steps at T = 8000, 25 at T = 2000
-    assert {epoch * 250_000 // T for epoch, T in ((100, 8_000), (25, 2_000))} == {3_125}
+
+
+def test_marks_are_the_steps_of_so_many_shifts():
+    config = atari.Config()
+    for label, marks in atari.parallel.marks.items():
+        T = atari.parallel.settings(label, config, "Asterix").T
+        assert [(shifts, shifts * T) for shifts, _ in marks] == list(marks)
+        assert all(steps % config.epoch == 0 for _, steps in marks)
 
 
 def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
@@ -60,8 +68,6 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
         "smoke",
         "--only",
         "Breakout",
-        "--epoch",
-        "20",
         "--runs",
         str(tmp_path / "runs"),
         "--json",
@@ -80,23 +86,43 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     said = "2 methods x 2 tasks x 5 seeds x 50,000,000 steps take about 5.6e+02 hours on this machine"
     assert f"atari-targets at full scale: {said}" in told.err
     result = json.loads(told.out)
-    assert {"atari-targets.png", "atari-targets.pdf", "curves.csv", "result.json"} == set(result["files"])
+    assert {"tasks.png", "profile.png", "hours.png", "optimality_gap.png", "curves.csv", "report.html", "result.json"} <= set(
+        result["files"]
+    )
     assert result["passed"]
+    assert {q["passed"] for q in result["quantities"]} == {None}
+    assert all("cannot tell at 1 seed" in q["verdict"] for q in result["quantities"])
     assert result["config"]["tasks"] == ["Breakout"]
     folders = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir())
     assert folders == ["i-dqn-Breakout", "i-dqn-no-targets-Breakout"]
     rows = list(csv.DictReader((tmp_path / "a" / "curves.csv").read_text().splitlines()))
-    assert {row["method"] for row in rows} == {"with targets", "without targets"}
+    assert {row["label"] for row in rows} == {"with targets", "without targets"}
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")}
 
     assert cli.command([*words, "--out", str(tmp_path / "b")]) == 0  # everything is there already
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/checkpoint/*")} == before
     assert (tmp_path / "b" / "curves.csv").read_text() == (tmp_path / "a" / "curves.csv").read_text()
     assert "hours" not in capsys.readouterr().err
-    further = ["--total-timesteps", "300", "--at-once", "2"]  # the same runs, side by side
+    further = ["--epochs", "3", "--at-once", "2"]  # the same runs, side by side
     assert cli.command([*words, "--out", str(tmp_path / "c"), *further]) == 0
     assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir()) == folders
-    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint/*")} == {"step-000000000260", "step-000000000300"}
+    assert max(path.name for path in (tmp_path / "runs").glob("*/checkpoint/*")) > max(path.name for path in before)
+
+
+def test_a_run_is_found_by_what_it_is(tmp_path):
+    """However its folder is called, and whatever it logs; it goes on with what it has recorded."""
+    settings = configure("dqn", env="CartPole-v1", total_timesteps=300)
+    (tmp_path / "dqn-CartPole-v1-mine").mkdir()
+    former = {**dataclasses.asdict(settings), "log_every": 7, "total_timesteps": 200}
+    for name in ("epochs", "epoch_steps", "emulator", "eval_starts", "actor_member", "dropout_masks"):  # it is of the first format
+        del former[name]
+    write_json(tmp_path / "dqn-CartPole-v1-mine" / CONFIG, former)
+    folder, found = place_of(tmp_path, "dqn-CartPole-v1", settings)
+    assert folder.name == "dqn-CartPole-v1-mine"
+    assert (found.log_every, found.total_timesteps, found.eval_starts) == (7, 300, "same")
+    folder, found = place_of(tmp_path, "dqn-CartPole-v1", dataclasses.replace(settings, gamma=0.9))
+    assert not folder.exists()
+    assert found.gamma == 0.9
 
 
 def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeypatch):
@@ -112,7 +138,7 @@ def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeyp
     monkeypatch.setattr(runs, "go_on", go_on)
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / CONFIG).touch()
-    train({tmp_path / name: None for name in ("new", "begun", "later")}, 10, at_once=2, processes=1)
+    train(dict.fromkeys((tmp_path / name for name in ("new", "begun", "later")), configure("dqn")), at_once=2, processes=1)
     assert opened == [(True, ["new"]), (False, ["begun"]), (True, ["later"])]
 
 
@@ -125,37 +151,12 @@ def test_the_rate_of_a_machine_is_measured():
         suite.rate_apart(dataclasses.replace(small, torso="nature"))
 
 
-def test_the_rate_of_a_run_is_that_of_its_last_lines(tmp_path):
-    rows = [{"seed": 0, "step": 5, "time/fps": 1.0}, {"seed": 0, "step": 9, "time/fps": 30.0}, {"seed": 4, "step": 9, "time/fps": 31.0}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"seed": 0, "step": 9, "eval/x": 2.0}]))
-    assert logged_rate(tmp_path) == 61
-    (tmp_path / "metrics.jsonl").write_text("")
-    assert math.isnan(logged_rate(tmp_path))
-
-
-def test_claims_are_judged_at_the_end_and_on_the_way():
-    """The paper has i-SAC ahead of SAC on the way and level at the end, i-DroQ ahead of DroQ to the end."""
-    curves = {"SAC": [0.2, 0.6, 1.0], "i-SAC": [0.4, 0.8, 0.9], "DroQ": [0.5, 1.0, 1.2], "i-DroQ": [0.6, 1.2, 1.1, 9.0]}
-    estimates = {label: Estimate(*(np.array(x),) * 3) for label, x in curves.items()}
-    judged = {q.name: (round(q.ours, 6), q.passed) for q in mujoco.main.judged(estimates, whole=True) if "minus" in q.name}
-    assert judged == {
-        "i-DroQ minus DroQ, at the end": (7.8, True),
-        "i-SAC minus SAC, mean along training": (0.1, True),
-        "i-DroQ minus DroQ, mean along training": (round(0.2 / 3, 6), True),  # of the points that all have
-    }
-    worse = mujoco.main.judged({**estimates, "i-SAC": estimates["SAC"], "SAC": estimates["i-SAC"]}, whole=True)
-    assert [q.name for q in worse if q.passed is False] == ["i-SAC minus SAC, mean along training"]
-    assert {q.passed for q in mujoco.main.judged(estimates, whole=False)} == {None}
-    (at_the_end,) = (q for q in atari.targets.judged(dict.fromkeys(atari.targets.methods, estimates["SAC"]), True) if "minus" in q.name)
-    assert at_the_end.name.endswith("at the end")
-
-
 def test_what_makes_no_sense_is_refused(tmp_path):
     for words, message in (
         (["--only", "Pnog"], "'Pnog' is no Atari game"),
         (["--methods", "DQN,i-DQM"], "unknown method 'i-DQM'"),
         (["--preset", "papre"], "unknown preset 'papre'"),
-        (["--epoch", "0"], "--epoch, --at-once, --processes and --total-timesteps must be at least 1"),
+        (["--epoch", "0"], "--epoch, --at-once, --processes and --total-timesteps must be at least 1|--epochs must be at least 1"),
     ):
         with pytest.raises(Refusal, match=message):
             cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])

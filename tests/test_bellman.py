@@ -104,7 +104,7 @@ def floor_and_ceil(p, reward, discount, low, high, atoms):
     return y
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(-30, 30, width=32), st.floats(0, 1, width=32), st.integers(0, 2**16))
 @example(0.0, 1.0, 0)
 @example(np.float32(0.4), 1.0, 0)
@@ -135,7 +135,7 @@ def test_a_support_without_width_is_refused(support):
         c51(*support)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.sampled_from([1, 4]), st.sampled_from([1, 3]), st.floats(0.125, 3, width=32), st.integers(0, 2**16))
 def test_quantile_huber_is_the_double_loop(N, N_target, kappa, seed):
     rng = np.random.default_rng(seed)

@@ -8,13 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from examples.munchausen import fixed_point, learn, munchausen
-from iterq.bellman import Transition, action_values, c51, double_dqn, dqn, iqn, qr_dqn, quantile_huber, squared
+from iterq.bellman import Transition, action_values, c51, double_dqn, dqn, fixed_policy, iqn, qr_dqn, quantile_huber, squared
 from iterq.chain import window
 from iterq.networks import Network
 
 KEY = jax.random.key(0)
 TARGET = jnp.array([[1.0, 4.0, 2.0], [0.5, 0.0, -1.0]])  # Q̄ as a table: state, action
 ONLINE = jnp.array([[3.0, 1.0, 2.0], [2.0, 0.0, 1.0]])
+POLICY = jnp.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])  # state, probability of every action
 Qb, Q = (lambda s: TARGET[s]), (lambda s: ONLINE[s])
 T = Transition(obs=1, action=2, reward=0.5, discount=0.9, next_obs=0)
 END = T._replace(discount=0.0)
@@ -44,6 +45,9 @@ def at(reward, discount):
         (lambda: double_dqn.backup(Qb, Q, T, KEY), 0.5 + 0.9 * 1.0),  # argmax of ONLINE[0] is action 0
         (lambda: double_dqn.backup(Qb, Q, END, KEY), 0.5),
         (lambda: squared(Q, jnp.float32(4.0), T, KEY), 9.0),  # (1 - 4)²
+        (lambda: fixed_policy(lambda s: POLICY[s]).backup(Qb, never, T, KEY), 0.5 + 0.9 * (0.5 * 1.0 + 0.25 * 4.0 + 0.25 * 2.0)),
+        (lambda: fixed_policy(lambda s: POLICY[s]).backup(Qb, never, END, KEY), 0.5),
+        (lambda: fixed_policy(lambda s: jax.nn.one_hot(2, 3)).backup(Qb, never, T, KEY), 0.5 + 0.9 * 2.0),
         (lambda: dqn.loss(Q, jnp.float32(1.5), T, KEY), 0.25),
         (lambda: action_values(Q, 1, KEY), [2.0, 0.0, 1.0]),
         # q = (0, 2) at τ = (¼, ¾).  y = 1: δ = (1, -1), ¼·½ + ¼·½ = ¼   y = -1: δ = (-1, -3), ¾·½ + ¼·2½ = 1

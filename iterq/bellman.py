@@ -72,6 +72,16 @@ dqn = Bellman(greedy_backup, squared, action_values)
 double_dqn = Bellman(double_backup, squared, action_values)
 
 
+def fixed_policy(pi: Callable[[Any], jax.Array]) -> Bellman:
+    """Γ^π, to evaluate a policy that is given (Equation 2): pi(obs) is (A,), the probabilities of its actions."""
+
+    def backup(Qb: Q, Q: Q, t: Transition, key: jax.Array) -> jax.Array:
+        # r + γ Σₐ′ π(a′ | s′) Q̄(s′, a′)
+        return t.reward + t.discount * (pi(t.next_obs) * Qb(t.next_obs)).sum()
+
+    return Bellman(backup, squared, action_values)
+
+
 def weighted(bellman: Bellman) -> Bellman:
     """The same with the loss of every transition multiplied by its `weight` (prioritised replay)."""
     return bellman._replace(loss=lambda Q, y, t, key: t.weight * bellman.loss(Q, y, t, key))

@@ -134,7 +134,9 @@ class Run:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
-            raise Refusal(f"{folder} is in use by another process") from error
+            if isinstance(error, BlockingIOError):
+                raise Refusal(f"{folder} is in use by another process") from error
+            raise Refusal(f"cannot lock {folder}: {error.strerror or error}; a run needs a file system with file locks") from error
 
     @classmethod
     def create(cls, folder: Path, config: Config, env: About) -> "Run":

@@ -2,6 +2,11 @@ import os
 
 import jax
 import pytest
+from hypothesis import settings
+
+# How long one example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("iterq", deadline=None)
+settings.load_profile("iterq")
 
 
 @pytest.fixture(scope="session", autouse=True)

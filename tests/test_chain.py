@@ -167,13 +167,12 @@ def test_an_ensemble_learns_from_its_own_past_and_moves_with_T_alone():
     assert_same(win.shift(moved).online, moved.online)
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, 10_000), period=st.integers(1, 500), G=st.integers(1, 40))
 def test_events_are_due_as_in_a_loop_over_environment_steps(n, period, G):
     assert due(n, period, G) == any(m % period == 0 for m in range(n, n + G))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(start=st.integers(0, 200), G=st.integers(1, 12), T_over_G=st.integers(0, 60), D=st.integers(1, 60))
 def test_the_schedule_fires_the_events_of_a_loop(start, G, T_over_G, D):
     T = G + T_over_G

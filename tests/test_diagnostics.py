@@ -29,7 +29,7 @@ def direct(values, batch, k):
     return target, values[k][batch.obs, batch.action]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32 - 1), K=st.integers(1, 4), step=st.floats(0.01, 1.0), drift=st.floats(0.0, 0.3))
 def test_the_condition_implies_the_decrease(seed, K, step, drift):
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -293,6 +294,20 @@ def test_a_second_process_in_a_run_directory_is_refused_and_the_first_undisturbe
     assert first.returncode == 0, said
     assert "finished at step 400" in printed
     assert held(run) == undisturbed
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_not_called_another_process(number, walk, tmp_path, monkeypatch):
+    def flock(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:  # no file system at hand lacks them
+        patched.setattr(fcntl, "flock", flock)
+        with pytest.raises(Refusal) as refused:
+            train(tmp_path / "run")
+    expected = f"cannot lock {tmp_path / 'run'}: {os.strerror(number)}; a run needs a file system with file locks"
+    assert str(refused.value) == expected
+    assert train(tmp_path / "run") == 0  # what the attempt has left is in nobody's way
 
 
 def test_an_environment_that_raises_stops_the_run_with_a_checkpoint(shelf, walk, undisturbed, tmp_path):

@@ -375,7 +375,7 @@ def test_rows_move_in_pieces_between_the_host_and_a_lane_of_many_agents(count, m
 LEAVES = st.tuples(st.sampled_from(["float32", "int32", "uint32"]), st.lists(st.integers(0, 4), max_size=3))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(LEAVES, min_size=1, max_size=6), st.integers(1, 30))
 def test_what_is_packed_comes_back_bit_for_bit(leaves, large):
     rng = np.random.default_rng(0)

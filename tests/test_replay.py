@@ -145,7 +145,7 @@ def test_a_row_can_be_seen_before_it_is_stored(length, dtype):
     assert not np.array_equal(found, stale)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(12, 90), st.sampled_from([1, 3, 5]), st.sampled_from([1, 4]))
 def test_the_host_store_is_the_device_store(seed, length, n, stack):
     memory = memory_of(30, n, stack)
@@ -221,7 +221,7 @@ def test_prioritised_sampling_is_really_on():
     assert np.asarray(drawn.weight).max() == 1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 12), st.floats(0, 100, width=32, allow_subnormal=False)), min_size=1, max_size=40))
 def test_a_sum_tree_holds_the_sums(writes):
     tree, leaves = priorities.empty(13), np.zeros(13, np.float32)

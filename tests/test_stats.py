@@ -100,7 +100,7 @@ def test_runs_only_change_places_within_their_task():
 FINITE = st.floats(-1e6, 1e6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arrays.arrays(float, st.integers(1, 30), elements=FINITE), st.randoms())
 def test_the_interquartile_mean_does_not_depend_on_the_order(runs, random):
     shuffled = runs.tolist()
@@ -109,7 +109,7 @@ def test_the_interquartile_mean_does_not_depend_on_the_order(runs, random):
     assert runs.min() - 1e-6 <= iqm(runs, np.array([len(runs)])) <= runs.max() + 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(arrays.arrays(float, st.integers(1, 6), elements=FINITE), min_size=1, max_size=4))
 def test_profiles_fall_and_intervals_hold_them(scores):
     every = np.concatenate(scores)

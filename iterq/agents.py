@@ -39,7 +39,8 @@ from iterq.networks import (
     nature,
 )
 
-INIT, ACT, SAMPLE, LEARN, WORLD, EVALUATE, SAMPLE_TO_DIAGNOSE, DIAGNOSE = range(8)  # what randomness is for
+# What randomness is for. New purposes go to the end: a number that changed would change all runs.
+INIT, ACT, SAMPLE, LEARN, WORLD, EVALUATE, SAMPLE_TO_DIAGNOSE, DIAGNOSE, STARTS = range(9)
 
 
 def address(root: jax.Array, purpose: int, n: Any) -> jax.Array:

@@ -38,7 +38,7 @@ class Model:
     """A trained or trainable agent per seed. `network`: parts of your own; `optimiser`: any optax transformation."""
 
     def __init__(self, config: Config, env: Any, network: Mapping[str, Any] | None = None, optimiser: Any = None) -> None:
-        self.env, self.spec = resolve(env) if not isinstance(env, Spec) else (None, env)
+        self.env, self.spec = resolve(env, config.emulator) if not isinstance(env, Spec) else (None, env)
         self.config = dataclasses.replace(config, env=self.spec.name)
         self._made_of = network, optimiser
         self.agent = (actor_critic if config.bellman == "soft" else q_agent)(self.config, self.spec, network, optimiser)
@@ -73,7 +73,7 @@ class Model:
         self.session = self.session or self._start(out)
         target = max(self.session.fleet.n, 0) + total_timesteps
         if self.session.run:
-            self.config = dataclasses.replace(self.config, total_timesteps=target)
+            self.config = dataclasses.replace(self.config, total_timesteps=target, epochs=0)
             self.session.run.write_config(self.config)
         self.summary = self.session.train(target, shown if progress_bar else silent, callback)
         return self

@@ -24,7 +24,7 @@ from iterq.reproduce import EXPERIMENTS
 
 USAGE = """\
 usage: iterq train ALGORITHM --env ID[,ID…] [--processes N] [--seeds COUNT|A-B|A,B] [--K K] [--total-timesteps N] [--out DIR] [--json]
-       iterq resume RUN [--processes N] [--total-timesteps N] [--json]
+       iterq resume RUN [--processes N] [--total-timesteps N | --epochs N] [--json]
        iterq eval RUN|MODEL [--env ID] [--episodes N] [--video] [--json]
        iterq report RUNS… [--out DIR] [--metric NAME] [--baseline LABEL] [--group FIELDS] [--watch] [--json]
        iterq reproduce NAME [--scale smoke|default|paper] [--seeds COUNT|A-B|A,B] [--K K|A,B] [--out DIR] [--json]

@@ -33,13 +33,17 @@ ALIASES = {
     "exploration_final_eps": "epsilon_end",
     "epsilon_decay_period": "epsilon_decay",
     "epsilon_duration": "epsilon_decay",
+    "num_iterations": "epochs",
+    "training_steps": "epoch_steps",
+    "n_epochs": "epochs",
+    "n_training_steps_per_epoch": "epoch_steps",
     "env_id": "env",
     "seed": "seeds",
     "prioritized": "prioritised",
     "wandb_project_name": "wandb",
 }
-# Their values are not ours but make one of ours.
-DERIVED = ("exploration_fraction", "num_iterations", "training_steps", "n_epochs", "n_training_steps_per_epoch")
+# Its value is not ours but makes one of ours.
+DERIVED = ("exploration_fraction",)
 AMBIGUOUS = {"update_to_data": "it means G in i-DQN and 1/G in Gi-DQN; say G"}
 
 
@@ -55,15 +59,11 @@ def translate(given: dict[str, Any]) -> dict[str, Any]:
         if field in ours:
             raise Refusal(f"{name} says {field} a second time")
         ours[field] = (_number(name, value),) if name == "seed" and not isinstance(value, tuple) else value
-    for count, length in (("num_iterations", "training_steps"), ("n_epochs", "n_training_steps_per_epoch")):
-        if count in ours or length in ours:
-            if not {count, length} <= set(ours) or "total_timesteps" in ours:
-                raise Refusal(f"{count} and {length} go together, and without total_timesteps")
-            ours["total_timesteps"] = _number(count, ours.pop(count)) * _number(length, ours.pop(length))
     if "exploration_fraction" in ours:
-        if "total_timesteps" not in ours or "epsilon_decay" in ours:
-            raise Refusal("exploration_fraction needs total_timesteps to be a number of steps, and excludes epsilon_decay")
-        total = _number("total_timesteps", ours["total_timesteps"])
+        ends = ("total_timesteps",) if "total_timesteps" in ours else ("epochs", "epoch_steps")
+        if not {*ends} <= set(ours) or "epsilon_decay" in ours:
+            raise Refusal("exploration_fraction needs total_timesteps, or epochs and epoch_steps, and excludes epsilon_decay")
+        total = math.prod(_number(name, ours[name]) for name in ends)
         ours["epsilon_decay"] = int(_number("exploration_fraction", ours.pop("exploration_fraction"), float) * total)
     return ours
 

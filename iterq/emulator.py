@@ -2,8 +2,17 @@
 
 A step shows the game the same action for four frames, each of which repeats the action before with probability 0.25 (sticky actions).
 What is seen is the maximum of the last two gray screens, shrunk to 84 x 84. An episode ends with the game, not with a life, and is cut
-off after 27 000 steps. Sticky actions are drawn here, from the episode's seed, and not by the emulator: a game is then a function of its
-seed and actions whatever was played before on the same emulator.
+off after 27 000 steps. Sticky actions are drawn here, from the episode's seed, and not by the emulator.
+
+The emulator's own reset leaves traces of the game before in its memory, and some games read them: the same actions then lead elsewhere.
+
+    fresh   Every game begins on the emulator as it was when it was new. A game is then a function of its seed and actions, whatever was
+            played before on the same emulator, and so a run can be stopped and resumed exactly in the middle of one. It gives up the
+            variety that the traces bring into the games that have them (of Assault, Boxing, Freeway, Seaquest, among others).
+    plain   Only the emulator's own reset, as in Dopamine. It gives up exact resuming: a game that traces have changed cannot be brought
+            back by its seed and actions, and such a run is refused when it is to go on from the middle of one.
+
+Exact resuming is what a user meets more often, hence fresh is the default.
 
 This module needs no JAX (see worker.py).
 """
@@ -56,14 +65,21 @@ class Atari(gymnasium.Env):
         if seed is not None:
             self.luck = np.random.Generator(np.random.PCG64(seed))
         self.held = self.steps = 0  # action 0 does nothing in every game
-        self.ale.restoreState(self.new)  # the emulator's own reset leaves traces of the game before, of which some games make use
-        self.ale.reset_game()
+        self._begin()
         self.ale.getScreenGrayscale(self.screens[0])
         self.screens[1] = 0
         return self._frame(), {}
 
+    def _begin(self) -> None:
+        self.ale.restoreState(self.new)
+        self.ale.reset_game()
+
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Four frames, or fewer if the game ends. Screens after its end are not looked at, as in Dopamine."""
+        """Four frames, or fewer if the game ends.
+
+        The screen on which it ends is not looked at. Dopamine has looked at it since April 2022, and not before; nothing learns from it,
+        since no value is asked of a frame on which a game is over.
+        """
         ale, total, over = self.ale, 0, False
         sticks = (self.luck.random(SKIP) < STICKY).tolist()
         for i in range(SKIP):
@@ -84,3 +100,13 @@ class Atari(gymnasium.Env):
     def render(self) -> np.ndarray:
         """(210, 160, 3) the screen."""
         return self.ale.getScreenRGB()
+
+
+class PlainAtari(Atari):
+    """The same with the emulator's own reset alone, which leaves traces of the game before; see the top of this file."""
+
+    def _begin(self) -> None:
+        self.ale.reset_game()
+
+
+EMULATORS = {"fresh": Atari, "plain": PlainAtari}

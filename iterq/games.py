@@ -6,7 +6,7 @@ import importlib.util
 import re
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iterq.errors import Refusal
 
@@ -64,3 +64,11 @@ def game_of(name: str) -> str | None:
         return None
     near = difflib.get_close_matches(word, games(), 1)
     raise Refusal(f"{name}: there is no Atari game {word!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+
+
+def played(env: Any, emulator: str) -> str | None:
+    """The game that an environment is; refused where there is none, but `emulator` is not the one that is taken anyway."""
+    game = game_of(env) if isinstance(env, str) else None
+    if game is None and emulator != "fresh":
+        raise Refusal(f"emulator = {emulator} is for Atari games, by their ids; {env} is none")
+    return game

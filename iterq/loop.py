@@ -1,12 +1,12 @@
 """The training loop: a fleet goes on from event to event, and what happens is logged, evaluated and checkpointed.
 
-Events lie at multiples of their periods, counted in steps, so that a run that was stopped and resumed meets the same ones. After a
-checkpoint at step n everything up to n is on the disk; whatever came after it is done again, exactly, when the run is resumed.
+Events lie at multiples of their periods, counted in steps, so that a run that was stopped and resumed meets the same ones. One that goes
+on for so many epochs ends at such an event, too: the first at which all of its agents have them. After a checkpoint at step n everything
+up to n is on the disk; whatever came after it is done again, exactly, when the run is resumed.
 """
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,9 @@ import numpy as np
 
 from iterq import checkpoint
 from iterq.config import Config
+from iterq.ends import End
 from iterq.envs.stepping import EnvironmentFailure
+from iterq.epochs import Line, read_episodes
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet
 from iterq.fleet.base import wide
@@ -48,6 +50,7 @@ class Session:
         self.evaluations: list[Evaluation] = []
         self.history: list[tuple[int, list[Evaluation]]] = []  # of this process: step and evaluation of every agent
         self.recent: dict[int, list[tuple[float, int]]] = {seed: [] for seed in fleet.seeds}  # the last 100 episodes, as SB3 counts
+        self.end = End(config, fleet.seeds)
         self.evaluated = -1  # the last step of an evaluation
         self.tracker: Tracker | None = None
         if run:
@@ -68,13 +71,14 @@ class Session:
             checkpoint.restore(found, self.fleet)
             self.elapsed, self.evaluated = found.elapsed, found.step
             self.recent = {seed: self.tracker.recent(seed) for seed in self.fleet.seeds}
+            self.end.add(read_episodes(run.folder))
 
-    def to_go(self, total: int) -> int:
-        """Steps of all agents until each has taken `total`."""
-        return (total - max(self.fleet.n, 0)) * len(self.fleet.seeds)
+    def to_go(self, total: int | None = None) -> int:
+        """Steps of all agents until `train` ends."""
+        return self.end.to_go(max(self.fleet.n, 0), total)
 
-    def train(self, total: int, bar: Bar = shown, callback: Callback | None = None) -> Summary:
-        """Go on until every agent has taken `total` steps, or until a signal asks to stop."""
+    def train(self, total: int | None = None, bar: Bar = shown, callback: Callback | None = None) -> Summary:
+        """Go on until every agent has taken `total` steps, or until a signal asks to stop. None: to where the configuration ends."""
         with stopping() as stop, bar(self.to_go(total)) as advance:
             pieces = self.training(total, advance, callback, stop)
             while True:
@@ -86,7 +90,7 @@ class Session:
                     self.fleet.wait()
 
     def training(
-        self, total: int, advance: Callable[[float], None], callback: Callback | None, stop: Callable[[], bool]
+        self, total: int | None, advance: Callable[[float], None], callback: Callback | None, stop: Callable[[], bool]
     ) -> Generator[bool, None, Summary]:
         """`train` in small pieces; each yields whether there was anything to do but wait."""
         fleet, config, started = self.fleet, self.config, time.perf_counter()
@@ -103,9 +107,8 @@ class Session:
         with self._guarded(started):
             if self.evaluated < 0 and config.eval_every:
                 self._evaluate(0)
-            while n < total and not stop():
-                target = min(next_multiple(n, config.log_every), next_multiple(n, config.eval_every), total)
-                target = min(target, next_multiple(n, config.checkpoint_every))
+            while not self.end.reached(n, total) and not stop():
+                target = self.end.next(n, total)
                 for moved in fleet.advancing(target, stop):
                     yield moved
                     if time.perf_counter() - looked > MOMENT:
@@ -120,7 +123,7 @@ class Session:
                         break
                 if config.eval_every and n % config.eval_every == 0 and n == target:
                     self._evaluate(n)
-                if config.checkpoint_every and n % config.checkpoint_every == 0 and n == target and n < total:
+                if config.checkpoint_every and n % config.checkpoint_every == 0 and n == target and not self.end.reached(n, total):
                     self.save(started)
                 if warm is None and n > config.learning_starts + config.G:
                     warm = time.perf_counter(), n
@@ -132,7 +135,7 @@ class Session:
         returns = [total for rows in self.recent.values() for total, _ in rows]
         rate = (n - first) * len(fleet.seeds) / (now - since)
         mean = float(np.mean(returns)) if returns else None
-        return Summary(n, n >= total, rate, mean, self.evaluations, self.history[-1][0] if self.history else None)
+        return Summary(n, self.end.reached(n, total), rate, mean, self.evaluations, self.history[-1][0] if self.history else None)
 
     def save(self, started: float | None = None) -> None:
         """Write a checkpoint; before the first frame there is nothing to be kept."""
@@ -164,8 +167,9 @@ class Session:
 
     def _log_episodes(self, started: float, until: float) -> None:
         rows = [(self.fleet.seeds[e.agent], e.step, e.total, e.length) for e in self.fleet.drain(until)]
-        for seed, _, total, length in rows:
+        for seed, step, total, length in rows:
             self.recent[seed] = [*self.recent[seed], (total, length)][-100:]
+            self.end.add({seed: [Line(step, total, length)]})
         if self.tracker and rows:
             self.tracker.episodes(rows, self.elapsed + time.perf_counter() - started)
 
@@ -211,12 +215,12 @@ def train_all(sessions: dict[Any, Session], bar: Bar = shown) -> dict[Any, Summa
     """Train sessions side by side, each to the end of its configuration. If one fails, the others come to rest before that is raised."""
     failures: list[Exception] = []
     summaries: dict[Any, Summary] = {}
-    with stopping() as stop, bar(sum(session.to_go(session.config.total_timesteps) for session in sessions.values())) as advance:
+    with stopping() as stop, bar(sum(session.to_go() for session in sessions.values())) as advance:
 
         def resting() -> bool:
             return stop() or bool(failures)
 
-        running = {name: session.training(session.config.total_timesteps, advance, None, resting) for name, session in sessions.items()}
+        running = {name: session.training(None, advance, None, resting) for name, session in sessions.items()}
         while running:
             moved = False
             for name, pieces in list(running.items()):
@@ -233,11 +237,6 @@ def train_all(sessions: dict[Any, Session], bar: Bar = shown) -> dict[Any, Summa
     if failures:
         raise failures[0]
     return summaries
-
-
-def next_multiple(n: int, period: int) -> int:
-    """The next multiple of `period` after `n`; never, for period 0."""
-    return (n // period + 1) * period if period else sys.maxsize
 
 
 def epsilon(config: Config, n: int) -> float:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from iterq.config import FIELDS
 from iterq.dialects import ALIASES, AMBIGUOUS, DERIVED, translate, unknown
 from iterq.errors import Refusal
+from iterq.identity import LENGTH
 
 
 def among(word: str, known: Any, what: str) -> str:
@@ -20,11 +21,11 @@ def among(word: str, known: Any, what: str) -> str:
 
 def renamed(argv: list[str]) -> list[str]:
     """Options under our names, whatever library they are from: `--target-network-frequency 500` becomes `--T 500`."""
-    given: dict[str, str] = {}  # what is to be translated; total_timesteps may take part in that
+    given: dict[str, str] = {}  # what is to be translated, and the length of the run, which may take part in that
     kept: list[str] = []
     said: dict[str, str] = {}  # our name: the name it was given by
     waiting = ""  # for its value
-    options, theirs = {*FIELDS, "out", "json", "preset", "help"}, {"total_timesteps", *ALIASES, *DERIVED, *AMBIGUOUS}
+    options, theirs = {*FIELDS, "out", "json", "preset", "help"}, {*LENGTH, *ALIASES, *DERIVED, *AMBIGUOUS}
     for word in argv:
         if not word.startswith("--"):
             if waiting:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from iterq.config import Config
 from iterq.dialects import translate, unknown
+from iterq.ends import ended_by
 from iterq.errors import Refusal
 from iterq.games import game_of
 from iterq.reads import refuse_unread
@@ -157,6 +158,8 @@ PRESETS = {
             "G": 4,
             "T": 8_000,
             "D": 30,
+            "epochs": 200,
+            "epoch_steps": 250_000,
             "total_timesteps": 50_000_000,
             "eval_every": 0,
             "log_every": 10_000,
@@ -168,7 +171,7 @@ PRESETS = {
             "torso": f"{_TABLE}; SAME padding as in Dopamine and the authors' code",
             "frame_stack": "Mnih et al. (2015)",
             "T": f"{_TABLE}: 8000 for DQN and IQN, 6000 for i-DQN and i-IQN",
-            "total_timesteps": f"{_TABLE}: 200 epochs of 250 000 steps",
+            **dict.fromkeys(("epochs", "epoch_steps", "total_timesteps"), f"{_TABLE}: 200 epochs of 250 000 steps"),
             **dict.fromkeys(("eval_every", "log_every", "checkpoint_every"), "ours; the paper reports returns of training episodes"),
         },
         {
@@ -238,6 +241,6 @@ def configure(algorithm: str, preset: str | None = None, **given: Any) -> Config
     refuse_unread(algorithm, said.get("bellman", fields["bellman"]), said)
     fields |= {**said, "algorithm": algorithm}
     try:
-        return Config(**fields)
+        return ended_by(Config(**fields), said)
     except TypeError as error:
         raise Refusal(f"bad configuration: {error}") from error

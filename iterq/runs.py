@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from iterq.config import Config
+from iterq.ends import ended_by
 from iterq.errors import Refusal
-from iterq.games import game_of, human_normalised
+from iterq.games import game_of, human_normalised, played
 from iterq.options import among, named, renamed, small_cli, tyro_cli
 from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, preset_for
 from iterq.progress import Bar, shown
@@ -31,7 +32,7 @@ def train(argv: list[str]) -> int:
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
     refuse_unread(algorithm, last_of(words, "--bellman") or config.bellman, named(words))
     options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
-    config = options.config
+    config = ended_by(options.config, named(words))
     if not config.env:
         raise Refusal("--env is missing: a Gymnasium id such as CartPole-v1, or jax/CartPole-v1")
     name = config.env.replace("/", "-").replace(":", "-")
@@ -44,6 +45,8 @@ def divided(config: Config, out: Path, processes: int) -> dict[Path, Config]:
     envs = config.env.split(",")
     shares = shared_out(config.seeds, min(len(config.seeds), max(1, processes // len(envs))))
     runs: dict[Path, Config] = {}
+    for env in envs:
+        played(env, config.emulator)  # refused before any directory is made
     for env, share in itertools.product(envs, shares):
         words = [folder_of(env)] * (len(envs) > 1) + [f"seeds-{share[0]}-{share[-1]}"] * (len(shares) > 1)
         runs[out / "-".join(words)] = dataclasses.replace(config, env=env, seeds=share)
@@ -82,14 +85,15 @@ def last_of(words: list[str], option: str) -> str | None:
 
 def resume(argv: list[str]) -> int:
     """`iterq resume RUN`"""
-    options = small_cli("iterq resume", argv, {"total_timesteps": (int, 0), "processes": (int, 1)}, "RUN")
+    known = {"total_timesteps": (int, 0), "epochs": (int, 0), "processes": (int, 1)}
+    options = small_cli("iterq resume", argv, known, "RUN")
     from iterq.store import CONFIG, read_config
 
     root = Path(options["RUN"])
     several = [] if (root / CONFIG).exists() else sorted(path.parent for path in root.glob(f"*/{CONFIG}"))
     runs = {folder: read_config(folder) for folder in several or [root]}
-    if total := options["total_timesteps"]:
-        runs = {folder: dataclasses.replace(config, total_timesteps=total) for folder, config in runs.items()}
+    ends = {name: options[name] for name in ("total_timesteps", "epochs") if options[name]}
+    runs = {folder: ended_by(dataclasses.replace(config, **ends), ends) for folder, config in runs.items()}
     return report(go_on(runs, new=False, processes=max(options["processes"], 1)), options["json"])
 
 
@@ -109,10 +113,8 @@ def go_on(runs: dict[Path, Config], new: bool, processes: int = 1, share_of: int
     try:
         for out, config in runs.items():
             sessions[out] = opened(Model(config, config.env), out, new, len(runs), share_of)
-        if len(runs) == 1:
-            summaries = {out: session.train(session.config.total_timesteps, bar) for out, session in sessions.items()}
-        else:
-            summaries = train_all(sessions, bar)
+        alone = next(iter(sessions.values())) if len(sessions) == 1 else None
+        summaries = {next(iter(sessions)): alone.train(bar=bar)} if alone else train_all(sessions, bar)
     finally:
         for session in sessions.values():
             session.close()

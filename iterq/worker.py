@@ -46,12 +46,12 @@ def size(slot: np.dtype, count: int) -> int:
     return count * (DESK.itemsize + slot.itemsize)
 
 
-def make(maker: str, name: str) -> Any:
-    """A new environment."""
+def make(maker: str, name: str, *emulator: str) -> Any:
+    """A new environment; `emulator`: which one, of a game."""
     if maker == "atari":
-        from iterq.emulator import Atari
+        from iterq.emulator import EMULATORS
 
-        return Atari(name)
+        return EMULATORS[emulator[0]](name)
     return gymnasium_env(name)
 
 

@@ -20,6 +20,7 @@ DIALECTS = [
     ("Dopamine", "max_capacity", "70000", "buffer_size", 70_000),
     ("Dopamine", "epsilon_train", "0.01", "epsilon_end", 0.01),
     ("Dopamine", "epsilon_decay_period", "250000", "epsilon_decay", 250_000),
+    ("Dopamine", "num_iterations", "20", "epochs", 20),
     ("CleanRL", "total_timesteps", "5000", "total_timesteps", 5000),
     ("CleanRL", "target_network_frequency", "700", "T", 700),
     ("CleanRL", "train_frequency", "10", "G", 10),
@@ -44,6 +45,7 @@ DIALECTS = [
     ("authors", "n_initial_samples", "2000", "learning_starts", 2000),
     ("authors", "replay_buffer_capacity", "70000", "buffer_size", 70_000),
     ("authors", "epsilon_end", "0.02", "epsilon_end", 0.02),
+    ("authors", "n_epochs", "20", "epochs", 20),
     ("authors", "epsilon_duration", "900", "epsilon_decay", 900),
     ("paper", "target_sync_period", "20", "D", 20),
     ("paper", "num_bellman_updates", "7", "K", 7),
@@ -94,7 +96,8 @@ def test_other_libraries_names_are_understood(whose, name, word, field, value):
 
 
 def test_every_alias_is_tested_here_or_is_a_spelling():
-    assert set(ALIASES) - {name for _, name, *_ in DIALECTS} == {"prioritized"}
+    lengths = {"training_steps", "n_training_steps_per_epoch"}  # of epochs, which go with their number; see below
+    assert set(ALIASES) - {name for _, name, *_ in DIALECTS} == {"prioritized", *lengths}
     assert configure("dqn", prioritized=True).prioritised is True
 
 
@@ -102,12 +105,13 @@ def test_every_alias_is_tested_here_or_is_a_spelling():
     ("given", "expected"),
     [
         ({"exploration_fraction": 0.1, "total_timesteps": 5000}, {"total_timesteps": 5000, "epsilon_decay": 500}),
-        ({"num_iterations": 20, "training_steps": 300}, {"total_timesteps": 6000}),
-        ({"n_epochs": 4, "n_training_steps_per_epoch": 500}, {"total_timesteps": 2000}),
+        ({"num_iterations": 20, "training_steps": 300}, {"epochs": 20, "epoch_steps": 300}),
+        ({"n_epochs": 4, "n_training_steps_per_epoch": 500}, {"epochs": 4, "epoch_steps": 500}),
         (
             {"num_iterations": 20, "training_steps": 300, "exploration_fraction": 0.5},
-            {"total_timesteps": 6000, "epsilon_decay": 3000},
+            {"epochs": 20, "epoch_steps": 300, "epsilon_decay": 3000},
         ),
+        ({"epochs": 20, "epoch_steps": 300, "exploration_fraction": 0.5}, {"epochs": 20, "epoch_steps": 300, "epsilon_decay": 3000}),
     ],
 )
 def test_values_that_make_one_of_ours(given, expected):
@@ -137,10 +141,8 @@ def refused_both_ways(given, message):
         ({"exploration_fraction": "nan", "total_timesteps": 100}, "exploration_fraction must be a number, got 'nan'"),
         ({"exploration_fraction": 0.1, "total_timesteps": "many"}, "total_timesteps must be a number, got 'many'"),
         ({"exploration_fraction": 0.1, "total_timesteps": 100, "epsilon_duration": 5}, "excludes epsilon_decay"),
-        ({"num_iterations": 3}, "num_iterations and training_steps go together"),
-        ({"training_steps": 3}, "num_iterations and training_steps go together"),
-        ({"num_iterations": "x", "training_steps": 3}, "num_iterations must be a number, got 'x'"),
-        ({"n_epochs": 3, "n_training_steps_per_epoch": 3, "total_timesteps": 9}, "without total_timesteps"),
+        ({"exploration_fraction": 0.1, "num_iterations": 3}, "needs total_timesteps, or epochs and epoch_steps"),
+        ({"exploration_fraction": 0.1, "num_iterations": "x", "training_steps": 3}, "epochs must be a number, got 'x'"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(given, message):

@@ -6,13 +6,18 @@ from typing import Any
 from iterq.envs.about import About, about_pure
 from iterq.envs.base import PureEnv, Spec, spec
 from iterq.errors import Refusal
-from iterq.games import game_of
+from iterq.games import played
 
 
-def resolve(env: Any) -> tuple[Any, Spec]:
-    """A `PureEnv` or a `HostEnv` and its specification, from an id, a Gymnasium object, a function that makes one, or either itself."""
+def resolve(env: Any, emulator: str = "fresh") -> tuple[Any, Spec]:
+    """A `PureEnv` or a `HostEnv` and its specification, from an id, a Gymnasium object, a function that makes one, or either itself.
+
+    emulator: of Atari games, see iterq/emulator.py.
+    """
+    from iterq.envs.host import HostEnv, host_env
     from iterq.envs.pure import PURE
 
+    game = None if isinstance(env, HostEnv) else played(env, emulator)
     if isinstance(env, str) and env.startswith("jax/"):
         if env not in PURE:
             near = difflib.get_close_matches(env, PURE, 1)
@@ -20,12 +25,10 @@ def resolve(env: Any) -> tuple[Any, Spec]:
         env = PURE[env]()
     if isinstance(env, PureEnv):
         return env, spec(env)
-    from iterq.envs.host import HostEnv, host_env
-
-    if isinstance(env, str) and (game := game_of(env)):
+    if game:
         from iterq.envs.atari import atari_env
 
-        env = atari_env(game)
+        env = atari_env(game, emulator)
 
     kind = env if isinstance(env, HostEnv) else host_env(env)
     return kind, kind.spec

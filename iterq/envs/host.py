@@ -24,7 +24,8 @@ class HostEnv(NamedTuple):
     make: Callable[[], Any]  # a new instance
     about: About  # what a run notes of it
     own: Any = None  # the user's object, which is the first of them and not ours to close
-    apart: tuple[str, str] | None = None  # how a process of its own makes one (worker.py), where that pays; None: only this process can
+    apart: tuple[str, ...] | None = None  # how a process of its own makes one (worker.py), where that pays; None: only this process can
+    traces: bool = False  # whether an episode may depend on those that were played before it on the same instance
 
 
 def host_env(env: Any) -> HostEnv:

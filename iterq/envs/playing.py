@@ -12,25 +12,26 @@ from iterq.errors import Refusal
 
 
 class Stage:
-    """Environments for the same episodes of every agent again and again, all played side by side."""
+    """Environments for so many episodes of every agent again and again, all played side by side."""
 
     def __init__(self, kind: HostEnv, seeds: Sequence[int], episodes: int) -> None:
         self.kind, self.shape = kind, (len(seeds), episodes)
-        self.seeds, self.numbers = np.repeat(seeds, episodes).tolist(), list(range(episodes)) * len(seeds)
+        self.seeds = np.repeat(seeds, episodes).tolist()
         self.envs: HostEnvs | None = None
 
-    def play(self, stack: int, choose: Callable[[np.ndarray, int], np.ndarray]) -> Iterator[tuple[int, float, int]]:
+    def play(self, stack: int, choose: Callable[[np.ndarray, int], np.ndarray], first: int = 0) -> Iterator[tuple[int, float, int]]:
         """(agent, return, length) of all episodes.
 
-        choose: (obs (agents, episodes, *obs), t) -> (agents, episodes, …) actions.
+        choose: (obs (agents, episodes, *obs), t) -> (agents, episodes, …) actions. first: the number of every agent's first episode.
         """
-        envs = self.envs = self.envs or stepping(self.kind, self.seeds, EVALUATION, self.numbers)
-        envs.begin_anew()
+        numbers = list(range(first, first + self.shape[1])) * self.shape[0]
+        envs = self.envs = self.envs or stepping(self.kind, self.seeds, EVALUATION, numbers)
+        envs.begin_anew(numbers)
         kept = False
         try:
             yield from self._play(envs, stack, choose)
-            # Processes take long to start. What they step has no memory of earlier episodes; others might.
-            kept = bool(self.kind.apart)
+            # Processes take long to start. What they step has no memory of earlier episodes, unless that is said; others might.
+            kept = bool(self.kind.apart) and not self.kind.traces
         except EnvironmentFailure as error:
             raise Refusal(str(error)) from error  # the run itself is where it was
         finally:

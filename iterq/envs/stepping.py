@@ -48,14 +48,14 @@ class HostEnvs:
 
         among: how many environments of this process step at the same time; 0: these.
         """
-        self.kind, self.seeds, self.purpose, self.only, self.among = kind, seeds, purpose, only, among or len(seeds)
+        self.kind, self.seeds, self.purpose, self.among = kind, seeds, purpose, among or len(seeds)
         self.envs = self._make()
         self.frame = np.zeros((len(seeds), *kind.spec.shape), kind.spec.dtype)
-        self.begin_anew()
+        self.begin_anew(only)
 
-    def begin_anew(self) -> None:
-        """As if nothing had been played."""
-        agents = range(len(self.seeds))
+    def begin_anew(self, only: Sequence[int] | None = None) -> None:
+        """As if nothing had been played. only: see `__init__`."""
+        agents, self.only = range(len(self.seeds)), only
         self.episode = [-1 if self.only is None else self.only[j] - 1 for j in agents]  # the number of the current episode
         self.actions: list[list[int]] = [[] for _ in agents]  # taken in it
         self.total = [0.0 for _ in agents]

@@ -185,7 +185,7 @@ class Fleet:
         return sorted(ended, key=lambda e: (e.step, e.agent))
 
     def evaluate(self) -> list[Evaluation]:
-        """Greedy episodes of every agent on environments of their own, always the same ones."""
+        """Greedy episodes of every agent on environments of their own: those of step n, or the same ones at every step (`eval_starts`)."""
         raise NotImplementedError
 
     def batches(self, purpose: int) -> list[Any]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from iterq import priorities
-from iterq.agents import EVALUATE, SAMPLE, WORLD, Agent, Learner, address
+from iterq.agents import EVALUATE, SAMPLE, STARTS, WORLD, Agent, Learner, address
 from iterq.envs.base import PureEnv
 from iterq.envs.stepping import Episode
 from iterq.fleet.base import Evaluation, Fleet, learns, lift, rows_of, with_rows
@@ -145,9 +145,10 @@ class Scanned(Fleet):
             yield True
 
     def _episodes(self, learner: Learner, n: Any) -> tuple[Any, Any]:
-        """Returns and lengths (episodes,) of greedy episodes."""
+        """Returns and lengths (episodes,) of the greedy episodes of step `n`."""
         c, env = self.agent.config, self.env
-        starts = jax.random.split(address(learner.root, EVALUATE, 0), c.eval_episodes)  # the same at every evaluation
+        varied = c.eval_starts == "varied"
+        starts = jax.random.split(address(learner.root, *((STARTS, n) if varied else (EVALUATE, 0))), c.eval_episodes)
         states = jax.vmap(env.reset)(starts)
         frames = jax.vmap(env.observe)(states)
 

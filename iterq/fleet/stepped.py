@@ -126,7 +126,9 @@ class Stepped(Fleet):
             actions = [self.programs.greedy(*args, n, t) for args in zip(packed, lanes, strict=True)]
             return np.stack(self.each(actions))
 
-        for s, total, length in self.stage.play(self.agent.config.frame_stack, choose):
+        c = self.agent.config
+        first = max(self.n, 0) * c.eval_episodes if c.eval_starts == "varied" else 0
+        for s, total, length in self.stage.play(c.frame_stack, choose, first):
             found[s].returns.append(total)
             found[s].lengths.append(length)
         return found

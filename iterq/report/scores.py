@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iterq.epochs import epochs
+from iterq.epochs import arrived, epochs
 from iterq.errors import Refusal
 from iterq.games import FORMS, human_normalised, references
 from iterq.identity import settings_in
@@ -30,9 +30,9 @@ class Log(NamedTuple):
     """What one agent has left behind."""
 
     seed: str
-    steps: np.ndarray  # (rows,)
+    steps: np.ndarray  # (rows,) environment steps, which leave out resets
     values: np.ndarray  # (rows,)
-    seconds: np.ndarray | None = None  # (rows,) since training began, where that is known
+    seconds: np.ndarray | None = None  # (rows,) since training of all seeds of a run together began, where that is known
 
 
 class Source(NamedTuple):
@@ -72,15 +72,19 @@ def read_run(folder: Path, metric: str) -> Source:
     config = settings_in(found) if (found := _json(folder / CONFIG, warnings)) else {}
     if not isinstance(config.get("env"), str):
         raise Refusal(f"{folder} is no run: its {CONFIG} names no environment")
-    rows = _episodes(folder / "episodes.csv", warnings) if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)
+    episodes = _episodes(folder / "episodes.csv", warnings)
+    rows = episodes if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)
     logs = {str(seed): Log(str(seed), np.zeros(0), np.zeros(0)) for seed in config.get("seeds", ())}
     for seed, found in rows.items():
-        steps, values, seconds = (np.array(x, float) for x in zip(*found, strict=True))
+        steps, values, seconds, *lengths = (np.array(x, float) for x in zip(*found, strict=True))
+        # Every episode that ended before step n of the log was followed by a step that only reset.
+        ends = np.sort([row[0] for row in episodes.get(seed, [])])
+        steps = np.cumsum(lengths[0]) if lengths else steps - np.searchsorted(ends, steps)
         good = np.isfinite(values)
         if not good.all():
             warnings.append(f"{(~good).sum()} values of seed {seed} are not finite and were left out")
         logs[seed] = Log(seed, steps[good], values[good], seconds[good])
-    last = max((log.steps[-1] for log in logs.values() if log.steps.size), default=0)
+    last = max((found[-1][0] for found in rows.values()), default=0)
     versions = _json(folder / "versions.json", warnings) if (folder / "versions.json").exists() else {}
     videos = sorted(path for path in folder.rglob("*") if path.suffix in (".gif", ".mp4"))
     return Source(
@@ -115,14 +119,14 @@ def _read_lines(path: Path, rows: Callable[[Any], Iterable[Any]], take: Callable
         warnings.append(f"{bad} lines of {path.name} cannot be read and were left out")
 
 
-Rows = dict[str, list[tuple[float, float, float]]]  # seed: (step, value, seconds)
+Rows = dict[str, list[tuple[float, ...]]]  # seed: (step of the log, value, seconds), and the length of an episode
 
 
 def _episodes(path: Path, warnings: list[str]) -> Rows:
     found: Rows = {}
 
     def take(row: dict[str, str]) -> None:
-        line = (int(row["step"]), float(row["return"]), float(row["wall_time"]))
+        line = (int(row["step"]), float(row["return"]), float(row["wall_time"]), int(row["length"]))
         found.setdefault(str(int(row["seed"])), []).append(line)
 
     _read_lines(path, csv.DictReader, take, warnings)
@@ -151,7 +155,7 @@ def _status(folder: Path, config: dict[str, Any], last: float) -> str:
     if _held(folder / LOCK):
         return "running"
     steps = [int(path.name.removeprefix("step-")) for path in (folder / "checkpoint").glob("step-*") if path.name[5:].isdigit()]
-    if max(steps, default=-1) >= config.get("total_timesteps", math.inf):
+    if arrived(folder, config):
         return "finished"
     return "stopped" if steps and max(steps) >= last else "crashed"
 
@@ -176,15 +180,17 @@ def curve(log: Log, metric: str, width: int, by_epochs: bool) -> tuple[np.ndarra
     """(points,) values at multiples of `width` steps, as far as the log goes, and the seconds it took to get there.
 
     by_epochs: a point is an epoch, which ends with an episode. Otherwise it is the mean of what was seen since the last point; where that
-    was nothing, the value before it stands.
+    was nothing, the value before it stands. What was seen at step 0, before anything was learned, belongs to no point.
     """
     if by_epochs and metric == RETURN:
         found = epochs(zip(log.steps.astype(int).tolist(), log.values.tolist(), strict=True), width)
         ends = np.searchsorted(log.steps, [epoch.end for epoch in found])
         seconds = np.full(len(found), math.nan) if log.seconds is None else log.seconds[ends]
         return np.array([epoch.mean_return for epoch in found]), seconds
-    count = int(log.steps[-1] // width) if log.steps.size else 0
-    bins = np.maximum(np.ceil(log.steps / width).astype(int), 1) - 1  # a point closes what came before it; step 0 belongs to the first
+    seen = log.steps[-1] / width if log.steps.size else 0
+    # Episodes fill what lies between two points, and a part of that is no point. Metrics are seen now and then, and the last is one.
+    count = int(seen) if metric in (RETURN, "") else math.ceil(seen)
+    bins = np.ceil(log.steps / width).astype(int) - 1  # a point closes what came before it
     values, seconds = np.full(count, math.nan), np.full(count, math.nan)
     for point in range(count):
         here = bins == point

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from iterq.epochs import arrived
 from iterq.errors import Refusal
 from iterq.identity import LENGTH
 from iterq.store import CONFIG, config_hash, read_config
@@ -40,7 +41,7 @@ def train(runs: dict[Path, Any], at_once: int, processes: int) -> None:
 
 def finished(folder: Path, settings: Any) -> bool:
     """Whether a run has come to its end."""
-    return any(int(path.name.removeprefix("step-")) >= settings.total_timesteps for path in (folder / "checkpoint").glob("step-*"))
+    return arrived(folder, vars(settings))
 
 
 def say_hours(what: str, rates: dict[str, float], tasks: int, config: Any) -> None:

@@ -7,7 +7,6 @@ does not list them.
 An agent ends by its number of epochs, each at least 250,000 steps long and to the end of an episode.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +14,6 @@ from iterq.errors import Refusal
 from iterq.games import game_of, references
 from iterq.presets import NAMED
 from iterq.report.findings import Beside
-from iterq.reproduce import suite
 from iterq.reproduce.claims import Claim, Level
 from iterq.reproduce.suite import OURS, Experiment
 
@@ -23,42 +21,15 @@ TWENTY = tuple(game for game, found in references().items() if found.in_paper)  
 THREE = ("Asteroids", "Asterix", "Qbert")  # of the window sizes; elsewhere our choice
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(suite.Config):
-    """How much of an experiment is run; 200 epochs of 5 seeds in the paper."""
-
-    epochs: int = 200
-    """Epochs of every agent."""
-    epoch: int = 250_000
-    """Steps of an epoch, at least; a point of a curve each."""
-    total_timesteps: int = 0
-    """What the epochs take at least; follows from them."""
-    epsilon_decay: int = 250_000
-    """Steps over which random actions become rare."""
-    runs: Path = Path("runs") / "atari"
-    """Where run directories are kept, and found again."""
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.total_timesteps not in (0, self.steps):
-            raise Refusal("--epochs must be at least 1; --total-timesteps follows from --epochs and --epoch")
-        object.__setattr__(self, "total_timesteps", self.steps)
-        super().__post_init__()
-
-    @property
-    def length(self) -> dict[str, int]:
-        return {"epochs": self.epochs, "epoch_steps": self.epoch}
-
-    @property
-    def steps(self) -> int:
-        return self.epochs * self.epoch
+FULL: dict[str, Any] = {"epochs": 200, "epoch": 250_000, "epsilon_decay": 250_000, "runs": Path("runs") / "atari"}
 
 
 class Atari(Experiment):
     """Games under the paper's protocol."""
 
-    Config: ClassVar[Any] = Config
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {
+            **FULL,
             "at_most": 1,
             "seeds": (0,),
             "epochs": 2,
@@ -68,8 +39,8 @@ class Atari(Experiment):
             "buffer_size": 300,
             "batch_size": 4,
         },
-        "default": {"at_most": 2, "seeds": (0, 1), "epochs": 20, "buffer_size": 200_000, "epoch": 50_000},
-        "paper": {},
+        "default": {**FULL, "at_most": 2, "seeds": (0, 1), "epochs": 20, "epoch": 50_000, "buffer_size": 200_000},
+        "paper": FULL,
     }
     __doc__ = __doc__
     rate_on = "Breakout"

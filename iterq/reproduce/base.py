@@ -1,9 +1,10 @@
 """What every experiment of the paper has: a config with scales, quantities beside the paper's with a band each, a result folder."""
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,8 @@ class Stopwatch:
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
-    def __call__(self, name: str) -> "_Lap":
-        return _Lap(self, name)
-
-
-class _Lap:
-    def __init__(self, watch: Stopwatch, name: str) -> None:
-        self.watch, self.name = watch, name
-
-    def __enter__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.watch.add(self.name, time.perf_counter() - self.started)
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.add(name, time.perf_counter() - started)

@@ -26,7 +26,7 @@ OURS = "The paper does not name these tasks; they are ours."
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """How much of an experiment is run."""
+    """How much of an experiment is run; the defaults are those of the scale."""
 
     only: str = ""
     """Tasks or games, as A,B; empty: those of the experiment."""
@@ -36,14 +36,20 @@ class Config:
     """Methods, as A,B; empty: those of the experiment."""
     seeds: Seeds = (0, 1, 2, 3, 4)
     """Agents of each method on each task."""
-    total_timesteps: int = 1_000_000
-    """Steps of every agent; for Atari, where epochs say when an agent ends, what these take at least."""
+    total_timesteps: int = 0
+    """Steps of every agent. Atari's end by epochs instead."""
+    epochs: int = 0
+    """Epochs of every Atari agent, each at least --epoch steps long and to the end of an episode."""
     epoch: int = 10_000
-    """Steps between two points of a curve."""
+    """Steps between two points of a curve, and between two evaluations."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation; Atari has none."""
     preset: str = "paper"
     """Hyperparameters."""
     learning_starts: int = 20_000
     """Steps of random actions before the first gradient step."""
+    epsilon_decay: int = 20_000
+    """Steps over which random actions become rare, where actions are discrete."""
     buffer_size: int = 1_000_000
     """Rows of the replay of an agent."""
     batch_size: int = 32
@@ -54,24 +60,26 @@ class Config:
     """Processes that share them."""
     estimate: bool = True
     """First measure how long all this will take on this machine, and say so, if anything is to be trained."""
-    runs: Path = Path("runs") / "suite"
+    runs: Path = Path("runs")
     """Where run directories are kept, and found again."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise Refusal(f"unknown preset {self.preset!r}; known: {', '.join(PRESETS)}")
-        if min(self.epoch, self.at_once, self.processes, self.total_timesteps) < 1 or self.at_most < 0:
-            raise Refusal("--epoch, --at-once, --processes and --total-timesteps must be at least 1, --at-most at least 0")
+        if min(self.epoch, self.at_once, self.processes, self.eval_episodes) < 1 or self.at_most < 0:
+            raise Refusal("--epoch, --at-once, --processes and --eval-episodes must be at least 1, --at-most at least 0")
+        if self.epochs < 0 or self.total_timesteps < 0 or (self.epochs > 0) == (self.total_timesteps > 0):
+            raise Refusal("either --epochs (Atari) or --total-timesteps (others) must be at least 1, and the other is not given")
 
     @property
     def length(self) -> dict[str, int]:
         """The fields of a training configuration that say when a run ends."""
-        return {"total_timesteps": self.total_timesteps}
+        return {"epochs": self.epochs, "epoch_steps": self.epoch} if self.epochs else {"total_timesteps": self.total_timesteps}
 
     @property
     def steps(self) -> int:
         """What a run takes, at least."""
-        return self.total_timesteps
+        return self.epochs * self.epoch or self.total_timesteps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +103,11 @@ class Experiment:
 
     def named(self, name: str) -> str:
         """The task that a user means; refused if there is none."""
-        raise NotImplementedError
+        return among(name, self.tasks, "task")
 
     def fields(self, config: Any) -> dict[str, Any]:
         """More fields of a training configuration."""
-        return {}
+        return {"eval_every": config.epoch, "eval_episodes": config.eval_episodes, "log_every": config.epoch}
 
     def env(self, task: str) -> str:
         """Its id."""

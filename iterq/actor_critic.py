@@ -17,11 +17,13 @@ import optax
 from iterq import diagnostics
 from iterq.agents import ACT, DIAGNOSE, INIT, LEARN, Agent, Learner, Noise, address, counting
 from iterq.bellman import SoftTransition, soft
-from iterq.chain import STAY, Chain, gradient_step, window
+from iterq.chain import Chain, gradient_step, window
 from iterq.config import Config
 from iterq.critics import Critics
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
+from iterq.events import STAY
+from iterq.fitting import refuse_misfit
 from iterq.networks import MLP, Encode, Linear, network
 
 
@@ -42,18 +44,30 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
         raise Refusal(f"{config.algorithm} needs observations that are vectors, not stacked; {spec.name} has shape {spec.shape}")
     K, m, batch_size = config.K, spec.actions, config.batch_size
     critics = Critics(config.features, config.dropout, config.layer_norm)
-    win = window({"encode": Encode(spec.states), **(parts or {"critics": critics})}, K, (), frozen=False)
+    given = {"encode": Encode(spec.states), **(parts or {"critics": critics})}
+    win = window(given, K, (), frozen=False, own_keys=config.dropout_masks == "own")
+    rate = None if optimiser else config.learning_rate
     adam = optimiser or optax.adam(config.learning_rate, eps=config.adam_epsilon)
-    critic_step = gradient_step(win, soft, adam, jnp.sum)
+    critic_step = gradient_step(win, soft, adam, jnp.mean if config.reduce == "mean" else jnp.sum)
     actor = network({"encode": Encode(spec.states), "torso": MLP(config.features), "head": Linear(2 * m)})
     target_entropy = -float(m)
 
+    def inputs() -> tuple[jax.Array, ...]:
+        return jnp.zeros(spec.shape, spec.dtype), jnp.zeros(m), jax.random.key(0)
+
+    def example() -> tuple[Any, Any, Any]:
+        (obs, action, _), zero = inputs(), jnp.float32(0)
+        return inputs(), SoftTransition(obs, action, zero, zero, obs, action, zero), (obs, action)
+
+    if parts:
+        refuse_misfit(config.bellman, soft, network(given), example, None)
+
     def init(seed: Any) -> Learner:
         root = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
-        obs, zero = jnp.zeros(spec.shape, spec.dtype), jnp.int32(0)
+        zero = jnp.int32(0)
         of_critics, of_actor = jax.random.split(address(root, INIT, 0))
-        chain = win.init(of_critics, obs, jnp.zeros(m), jax.random.key(0))
-        params, log_alpha = actor.init(of_actor, obs), jnp.float32(0)
+        chain = win.init(of_critics, *inputs())
+        params, log_alpha = actor.init(of_actor, inputs()[0]), jnp.float32(0)
         policy = Policy(params, adam.init(params), log_alpha, adam.init(log_alpha))
         return Learner(root, chain, adam.init(chain.online), zero, zero, jnp.zeros(K), zero, policy)
 
@@ -101,8 +115,9 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
 
     def improve_actor(policy: Policy, chain: Chain, obs: Any, key: jax.Array) -> Policy:
         of_member, of_actions, of_critics = jax.random.split(key, 3)
-        # k ~ U{1 … K}, the same for the whole batch
-        critic = win.Q(win.member(chain.online, jax.random.randint(of_member, (), 1, K + 1) if K > 1 else 1))
+        # k ~ U{1 … K}, the same for the whole batch, unless it is said
+        drawn = jax.random.randint(of_member, (), 1, K + 1) if K > 1 else 1
+        critic = win.Q(win.member(chain.online, {"uniform": drawn, "first": 1, "last": K}[config.actor_member]))
         reads = {"min": jnp.min, "mean": jnp.mean}[config.actor_reads]
 
         def loss(params: Any) -> tuple[jax.Array, jax.Array]:
@@ -149,4 +164,4 @@ def actor_critic(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | No
             found["iqn/approx_error_sum"] = diagnostics.csae(win, soft, learner.chain, batch, of_critics)
         return found
 
-    return Agent(config, spec, win, soft, init, noise, act, learn, lambda n: STAY, greedy, diagnose, batch_size * config.utd)
+    return Agent(config, spec, win, soft, init, noise, act, learn, lambda n: STAY, greedy, diagnose, batch_size * config.utd, rate)

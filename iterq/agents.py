@@ -20,11 +20,13 @@ import optax
 
 from iterq import bellman as losses_of
 from iterq import diagnostics
-from iterq.bellman import Bellman
-from iterq.chain import STAY, SYNC, Chain, Window, as_published, event_at, gradient_step, hard, polyak, window
+from iterq.bellman import Bellman, Transition
+from iterq.chain import Chain, Window, as_published, gradient_step, hard, polyak, window
 from iterq.config import Config
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
+from iterq.events import STAY, SYNC, event_at
+from iterq.fitting import refuse_misfit
 from iterq.networks import (
     FAN_IN,
     LECUN,
@@ -37,6 +39,7 @@ from iterq.networks import (
     Nature,
     QuantileEmbedding,
     nature,
+    network,
 )
 
 # What randomness is for. New purposes go to the end: a number that changed would change all runs.
@@ -87,6 +90,7 @@ class Agent(NamedTuple):
     greedy: Callable[[Learner, Any, jax.Array], jax.Array]
     diagnose: Callable[[Learner, Any, Any], dict[str, jax.Array]]
     draws: int  # transitions of a gradient step, as `learn` takes them
+    learning_rate: float | None  # None: that is the user's optimiser's business
 
 
 class Base(NamedTuple):
@@ -151,6 +155,12 @@ def counting(learner: Learner, losses: jax.Array, n: Any) -> Learner:
     )
 
 
+def before_own(spec: Spec, frame_stack: int) -> Encode:
+    """What comes before the parts of a user's own network: an image keeps its shape, with stacked frames as its channels."""
+    axes = len(spec.shape) + (frame_stack > 1)
+    return Encode(spec.states, flat=len(spec.shape) < 2 or axes > 3)
+
+
 def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = None, optimiser: Any = None) -> Agent:
     """The agent of `config` on an environment like `spec`; `parts` and `optimiser` replace the network and Adam."""
     if spec.continuous:
@@ -159,9 +169,10 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
         )
     chosen = base(config.bellman)
     bellman = chosen.bellman(config)
-    parts = {"encode": Encode(spec.states), **parts} if parts else network_of(chosen, config, spec)
-    shared = tuple(parts)[:-1] if config.shared else ()
-    win = window(parts, config.K, shared, config.frozen, config.consecutive)
+    given = {"encode": before_own(spec, config.frame_stack), **parts} if parts else network_of(chosen, config, spec)
+    shared = tuple(given)[:-1] if config.shared else ()
+    win = window(given, config.K, shared, config.frozen, config.consecutive)
+    rate = None if optimiser else config.learning_rate
     optimiser = optimiser or optax.adam(config.learning_rate, eps=config.adam_epsilon)
     reduce = {"mean": jnp.mean, "sum": jnp.sum, "auto": jnp.mean if config.shared else jnp.sum}[config.reduce]
     step = gradient_step(win, losses_of.weighted(bellman) if config.prioritised else bellman, optimiser, reduce)
@@ -169,12 +180,21 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
     early = as_published(config.T, config.D, config.G, step)
     K, rule = config.K, config.acting
 
-    def init(seed: Any) -> Learner:
-        root = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+    def inputs() -> tuple[jax.Array, ...]:
         stack = () if config.frame_stack == 1 else (config.frame_stack,)
         obs = jnp.zeros((*spec.shape, *stack), spec.dtype)
-        inputs = (obs, jnp.zeros(1)) if config.bellman == "iqn" else (obs,)
-        chain = win.init(address(root, INIT, 0), *inputs)
+        return (obs, jnp.zeros(1)) if config.bellman == "iqn" else (obs,)
+
+    def example() -> tuple[Any, Any, Any]:
+        obs, zero = inputs()[0], jnp.float32(0)
+        return inputs(), Transition(obs, jnp.int32(0), zero, zero, obs), obs
+
+    if parts or config.bellman not in BASES:  # ours go together
+        refuse_misfit(config.bellman, bellman, network(given), example, (spec.actions,))
+
+    def init(seed: Any) -> Learner:
+        root = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+        chain = win.init(address(root, INIT, 0), *inputs())
         zero = jnp.int32(0)
         return Learner(root, chain, optimiser.init(chain.online), zero, zero, jnp.zeros(K), zero)
 
@@ -228,4 +248,4 @@ def q_agent(config: Config, spec: Spec, parts: Mapping[str, nn.Module] | None = 
             found["iqn/approx_error_sum"] = diagnostics.csae(win, bellman, learner.chain, batch, key)
         return found
 
-    return Agent(config, spec, win, bellman, init, noise, act, learn, event, greedy, diagnose, config.batch_size)
+    return Agent(config, spec, win, bellman, init, noise, act, learn, event, greedy, diagnose, config.batch_size, rate)

@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from iterq.bellman import Bellman
+from iterq.events import SHIFT, STAY, SYNC, choose, event_at
 from iterq.networks import Network, Params, network
 
 
@@ -54,7 +56,12 @@ class Window(NamedTuple):
 
 
 def window(
-    net: Mapping[str, nn.Module] | Network, K: int, shared: tuple[str, ...] = (), frozen: bool = True, consecutive: bool = True
+    net: Mapping[str, nn.Module] | Network,
+    K: int,
+    shared: tuple[str, ...] = (),
+    frozen: bool = True,
+    consecutive: bool = True,
+    own_keys: bool = False,
 ) -> Window:
     """A window of `K` Bellman updates over `net`.
 
@@ -62,12 +69,14 @@ def window(
     frozen: keep a snapshot of `online` to learn from (D > 1); otherwise learn from `online` itself.
     consecutive: member k learns from member k - 1. If not, the window holds K chains of length one, each member learning from its
         own past self, which `anchor` then stores for all members (Bootstrapped DQN).
+    own_keys: what a backup and a loss draw for a sample, such as which units dropout leaves out, is drawn anew for every member.
+        Otherwise all members get the same key, and so levels of quantiles in common. `values` are always read with the same key.
     """
     if K < 1:
         raise ValueError(f"K must be at least 1, got {K}")
     if isinstance(net, Mapping) and not set(shared) <= set(net):
         raise ValueError(f"shared parts {sorted(set(shared) - set(net))} are not among the network's parts {list(net)}")
-    net = network(net)
+    net, members = network(net), np.arange(1, K + 1)
 
     def stacked(part: str) -> bool:
         return K > 1 and part not in shared
@@ -86,43 +95,47 @@ def window(
         """θ₁ … θₖ₋₁, from which others learn."""
         return on_stack(lambda x: x[:-1], online)
 
+    def own(keys: jax.Array, k: Any) -> jax.Array:
+        """(B,) what member k draws from."""
+        return jax.vmap(jax.random.fold_in, (0, None))(keys, k) if own_keys and K > 1 else keys
+
     def Q(theta: Params) -> Callable[..., Any]:
         return lambda *inputs: net.apply(theta, *inputs)
 
     def init(key: jax.Array, *inputs: Any, identical: bool = False) -> Chain:
-        members = [net.init(jax.random.fold_in(key, 1 if identical else k), *inputs) for k in range(1, K + 1)]
-        online = on_stack(lambda *x: jnp.stack(x), *members)
+        thetas = [net.init(jax.random.fold_in(key, 1 if identical else k), *inputs) for k in range(1, K + 1)]
+        online = on_stack(lambda *x: jnp.stack(x), *thetas)
         anchor = member(online, 1) if consecutive else online
         return Chain(anchor, online, but_last(online) if frozen and consecutive and K > 1 else None)
 
     def targets(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> Any:
         keys = per_sample(key, batch)
 
-        def backup(bar: Params, theta: Params) -> Any:
-            return jax.vmap(lambda t, k: bellman.backup(Q(bar), Q(theta), t, k))(batch, keys)
+        def backup(bar: Params, theta: Params, k: Any) -> Any:
+            return jax.vmap(lambda t, key: bellman.backup(Q(bar), Q(theta), t, key))(batch, own(keys, k))
 
-        over_members = jax.vmap(backup, in_axes=(axes(chain.online), axes(chain.online)))
+        over_members = jax.vmap(backup, in_axes=(axes(chain.online), axes(chain.online), 0))
         if K > 1 and not consecutive:
             # yₖ = Γ̂Q̄ₖ
-            return over_members(chain.anchor, chain.online)
+            return over_members(chain.anchor, chain.online, members)
         # y₁ = Γ̂Q̄₀
-        first = jax.tree.map(lambda y: y[None], backup(chain.anchor, member(chain.online, 1)))
+        first = jax.tree.map(lambda y: y[None], backup(chain.anchor, member(chain.online, 1), 1))
         if K == 1:
             return first
         # yₖ = Γ̂Q̄ₖ₋₁,  k = 2 … K
         bars = but_last(chain.online) if chain.frozen is None else chain.frozen
-        rest = over_members(bars, on_stack(lambda x: x[1:], chain.online))
+        rest = over_members(bars, on_stack(lambda x: x[1:], chain.online), members[1:])
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
 
     def distances(bellman: Bellman, online: Params, ys: Any, batch: Any, key: jax.Array) -> jax.Array:
         keys = per_sample(key, batch)
 
-        def distance(theta: Params, y: Any) -> jax.Array:
-            return jax.vmap(lambda y, t, k: bellman.loss(Q(theta), y, t, k))(y, batch, keys)
+        def distance(theta: Params, y: Any, k: Any) -> jax.Array:
+            return jax.vmap(lambda y, t, key: bellman.loss(Q(theta), y, t, key))(y, batch, own(keys, k))
 
         if K == 1:
-            return distance(online, jax.tree.map(lambda y: y[0], ys))[None]
-        return jax.vmap(distance, in_axes=(axes(online), 0))(online, ys)
+            return distance(online, jax.tree.map(lambda y: y[0], ys), 1)[None]
+        return jax.vmap(distance, in_axes=(axes(online), 0, 0))(online, ys, members)
 
     def losses(bellman: Bellman, chain: Chain, batch: Any, key: jax.Array) -> jax.Array:
         # ℓ(Qₖ(s, a), Γ̂Q̄ₖ₋₁(s, a))
@@ -170,8 +183,8 @@ def per_sample(key: jax.Array, batch: Any) -> jax.Array:
 def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransformation, reduce: Callable = jnp.sum) -> Callable:
     """One step of all K projections: (chain, moments, batch, key) -> (chain, moments, losses (K, B)).
 
-    reduce: over members. The sum gives independent networks one optimiser each; the mean is what the published Atari runs used for
-        a shared torso. Both are the base algorithm at K = 1.
+    reduce: over members. The sum is Algorithm 1 and gives independent networks one optimiser each; the mean, which divides the gradient
+        of every head by K, is what the published Atari runs used. Both are the base algorithm at K = 1.
     """
 
     def step(chain: Chain, moments: Any, batch: Any, key: jax.Array) -> tuple[Chain, Any, jax.Array]:
@@ -188,23 +201,6 @@ def gradient_step(win: Window, bellman: Bellman, optimiser: optax.GradientTransf
 
 
 Schedule = Callable[..., Chain]  # (window, chain, n, event=None) -> chain, applied after the gradient of step n
-STAY, SYNC, SHIFT = range(3)  # what happens to a window then; whoever knows may say so, and the program need not ask
-
-
-def due(n: Any, period: Any, G: Any = 1) -> Any:
-    """Whether a multiple of `period` lies in [n, n + G - 1], the environment steps from this gradient step to the next."""
-    return (n + G - 1) // period > (n - 1) // period
-
-
-def event_at(n: Any, T: int, D: int, G: int = 1) -> Any:
-    """What happens after the gradient of step `n`; a shift contains a sync."""
-    shift, sync = due(n, T, G), due(n, D, G)
-    return SHIFT * shift + SYNC * sync * (1 - shift)
-
-
-def choose(event: Any, moves: tuple[Callable, ...], x: Any) -> Any:
-    """What the move of `event` makes of `x`: chosen here, if the event is known, and otherwise by the program."""
-    return moves[event](x) if isinstance(event, int) else jax.lax.switch(event, moves, x)
 
 
 def hard(T: int, D: int = 1, G: int = 1) -> Schedule:
@@ -216,7 +212,7 @@ def hard(T: int, D: int = 1, G: int = 1) -> Schedule:
 
     def move(win: Window, chain: Chain, n: Any, event: int | None = None) -> Chain:
         event = event_at(n, T, D, G) if event is None else event
-        return choose(event, (lambda chain: chain, win.sync, win.shift), chain)
+        return choose(event, {STAY: lambda chain: chain, SYNC: win.sync, SHIFT: win.shift}, chain)
 
     return move
 
@@ -231,14 +227,14 @@ def as_published(T: int, D: int, G: int, step: Callable) -> Callable:
     def run(win: Window, chain: Chain, n: Any, *args: Any, event: int | None = None) -> tuple[Chain, Any, jax.Array]:
         event = event_at(n, T, D, G) if event is None else event
         # θₖ ← θₖ₊₁
-        rolled = choose(event, (lambda online: online, lambda online: online, win.roll), chain.online)
+        rolled = choose(event, {STAY: lambda online: online, SYNC: lambda online: online, SHIFT: win.roll}, chain.online)
         after, moments, losses = step(chain._replace(online=rolled), *args)
 
         def shift(after: Chain) -> Chain:
             # θ̄₀ ← θ₁ ;  θ̄ₖ ← θₖ
             return win.sync(after._replace(anchor=win.member(chain.online, 1)))
 
-        return choose(event, (lambda after: after, win.sync, shift), after), moments, losses
+        return choose(event, {STAY: lambda after: after, SYNC: win.sync, SHIFT: shift}, after), moments, losses
 
     return run
 

@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 import iterq
 from iterq import runs
+from iterq.algorithms import ALGORITHMS, VARIANTS
 from iterq.errors import Refusal
 from iterq.options import among, tyro_cli
-from iterq.presets import ALGORITHMS, PRESETS, VARIANTS
+from iterq.presets import PRESETS
 from iterq.reproduce import EXPERIMENTS
 
 USAGE = """\

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iterq.errors import Refusal
-from iterq.reads import unread
+from iterq.reads import SOFT, unread
 
 FORMAT = 2  # of config.json: {"format", "settings": {name: value}, "former"?}; format 1 was the settings by themselves
 
@@ -89,8 +89,9 @@ def identity(settings: Mapping[str, Any]) -> str:
     full = {**NEUTRAL, **settings}
     if full["reduce"] == "auto":
         full["reduce"] = "mean" if full["shared"] else "sum"
-    if full["K"] == 1:  # one member has all masks for itself
-        full["dropout_masks"] = NEUTRAL["dropout_masks"]
+    # Where there is nothing to choose from, a choice changes nothing.
+    moot = ("reduce", "actor_member", "dropout_masks") if full["K"] == 1 else () if full["dropout"] else ("dropout_masks",)
+    full |= {name: NEUTRAL[name] for name in moot}
     aside = FREE | unread(full["bellman"])
     plain = {name: _plain(name, value) for name, value in full.items() if name not in aside}
     marked = {name: value for name, value in plain.items() if value != _plain(name, NEUTRAL[name])}
@@ -113,6 +114,8 @@ def settings_in(document: Any) -> dict[str, Any]:
     if not isinstance(found, dict) or set(found) - set(NEUTRAL):
         odd = ", ".join(sorted(set(found) - set(NEUTRAL))) if isinstance(found, dict) else f"{found!r:.60}"
         raise Refusal(f"unknown settings in the configuration: {odd}")
+    if found.get("bellman") == SOFT and "actor_member" not in found:
+        found = {**found, "reduce": "auto"}  # actor-critics took the sum, whatever was said, before they had this setting
     return {name: tuple(x) if isinstance(x := found.get(name, neutral), list) else x for name, neutral in NEUTRAL.items()}
 
 

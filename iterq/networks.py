@@ -64,7 +64,7 @@ def _further_inputs(part: nn.Module) -> int:
 class Encode(nn.Module):
     """An observation as one vector (n,): bytes scaled to [0, 1], one of `states` as a one-hot, anything else flattened.
 
-    Without `flat`, images keep their shape (height, width, channels).
+    Without `flat`, images keep their shape (height, width, channels), with one channel where they have only two axes.
     """
 
     states: int | None = None

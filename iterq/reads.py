@@ -30,3 +30,11 @@ def refuse_unread(algorithm: str, bellman: str, given: Iterable[str]) -> None:
     """Refuse the first of `given` settings that `algorithm` would not look at."""
     if odd := sorted(set(given) & unread(bellman)):
         raise Refusal(f"{algorithm} does not read {odd[0]}")
+
+
+def refuse_other_kind(algorithm: str, own: str, bellman: str) -> None:
+    """Refuse the base algorithm `bellman` for `algorithm`, whose own is `own`, where only one of them is an actor-critic's."""
+    if own == SOFT != bellman:
+        raise Refusal(f"{algorithm} learns pairs of critics, whose base algorithm is {SOFT}; {bellman} goes with dqn, i-dqn and their like")
+    if bellman == SOFT != own:
+        raise Refusal(f"bellman = {SOFT} is the base algorithm of sac, i-sac, droq and i-droq; {algorithm} has no critics for it")

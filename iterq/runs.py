@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from iterq.algorithms import ALGORITHMS, NAMED, VARIANTS
 from iterq.config import Config
 from iterq.ends import ended_by
 from iterq.errors import Refusal
 from iterq.games import game_of, human_normalised, played
 from iterq.options import among, named, renamed, small_cli, tyro_cli
-from iterq.presets import ALGORITHMS, NAMED, PRESETS, VARIANTS, configure, preset_for
+from iterq.presets import PRESETS, configure, preset_for
 from iterq.progress import Bar, shown
-from iterq.reads import refuse_unread
+from iterq.reads import refuse_other_kind, refuse_unread
 
 
 def train(argv: list[str]) -> int:
@@ -30,7 +31,9 @@ def train(argv: list[str]) -> int:
     words = renamed(argv[1:])
     preset = last_of(words, "--preset") or preset_for(algorithm, (last_of(words, "--env") or "").split(",")[0])
     config = configure(algorithm, among(preset, PRESETS, "preset"), env="")
-    refuse_unread(algorithm, last_of(words, "--bellman") or config.bellman, named(words))
+    bellman = last_of(words, "--bellman") or config.bellman
+    refuse_other_kind(algorithm, config.bellman, bellman)
+    refuse_unread(algorithm, bellman, named(words))
     options = tyro_cli(f"iterq train {algorithm}", NAMED[algorithm].about, config, words, {"preset": preset})
     config = ended_by(options.config, named(words))
     if not config.env:

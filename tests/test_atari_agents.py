@@ -1,5 +1,6 @@
 """The agents of the Atari presets: K = 1 is the base algorithm bit for bit, and the published runs' order of events."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -10,11 +11,13 @@ import pytest
 
 from iterq.agents import BASES, address, network_of, q_agent
 from iterq.agents import LEARN as FOR_LEARNING
+from iterq.algorithms import ALGORITHMS, NAMED, VARIANTS
 from iterq.bellman import dqn
-from iterq.chain import as_published, event_at, gradient_step, window
+from iterq.chain import as_published, gradient_step, window
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
-from iterq.presets import VARIANTS, configure
+from iterq.events import event_at
+from iterq.presets import configure
 from iterq.reproduce.cost import batch_of
 from tests.helpers import NETWORKS, assert_same, example, random_batch
 
@@ -128,6 +131,37 @@ def test_published_runs_shift_early_and_act_with_the_anchor():
             configure("i-dqn", "published", **fields)
 
 
+def test_of_the_published_runs_only_iterated_ones_act_with_the_anchor_and_shift_early():
+    for name, named in NAMED.items():
+        config, iterated = configure(name, "published"), (named.base or name).startswith("i-") and "soft" not in configure(name).bellman
+        own = named.values.get("acting", ALGORITHMS[named.base or name].values.get("acting"))
+        assert config.acting == (own or ("anchor-too" if iterated else "uniform")), name
+        assert config.shifts == ("early" if iterated else "after"), name
+        if not iterated:  # then both presets say the same
+            assert config == configure(name, "paper"), name
+    assert configure("i-dqn-K1", "published").acting == configure("i-iqn-K1", "published").acting == "anchor-too"
+
+
+def test_experiments_on_sharing_and_on_sums_change_one_thing_each():
+    names = ("i-dqn", "i-dqn-sum", "i-dqn-independent", "i-dqn-independent-sum")
+    for preset in ("paper", "published", "classic"):
+        mean, total, apart, apart_total = (dataclasses.asdict(configure(name, preset)) for name in names)
+        for a, b, changed in (
+            (mean, total, "reduce"),
+            (apart, apart_total, "reduce"),
+            (mean, apart, "shared"),
+            (total, apart_total, "shared"),
+        ):
+            a, b = (said_in_full(x) for x in (a, b))
+            assert {field for field in a if a[field] != b[field]} == {changed}
+
+
+def said_in_full(fields):
+    """Settings with the automatic way of reducing said in full."""
+    reduce = {"auto": "mean" if fields["shared"] else "sum"}.get(fields["reduce"], fields["reduce"])
+    return {**fields, "algorithm": "", "reduce": reduce}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "fields"),
     [
@@ -140,10 +174,18 @@ def test_published_runs_shift_early_and_act_with_the_anchor():
         ("i-dqn-K4-T2000", {"K": 4, "T": 2_000, "G": 4}),
         ("i-dqn-K4-T8000", {"K": 4, "T": 8_000}),
         ("i-dqn-no-targets", {"K": 5, "frozen": False, "T": 6_000}),
-        ("i-dqn-independent", {"shared": False, "K": 5}),
+        ("i-dqn", {"reduce": "mean"}),
+        ("i-dqn-sum", {"shared": True, "K": 5, "reduce": "sum"}),
+        ("i-dqn-independent", {"shared": False, "K": 5, "reduce": "mean"}),
+        ("i-dqn-independent-sum", {"shared": False, "K": 5, "reduce": "sum"}),
+        ("i-dqn-K1-3-step", {"K": 1, "n_step": 3, "T": 6_000}),
+        ("iqn-1-step", {"K": 1, "n_step": 1, "T": 8_000, "learning_rate": 5e-5}),
+        ("i-iqn-K1-1-step", {"K": 1, "n_step": 1, "T": 6_000, "learning_rate": 5e-5}),
+        ("qr-dqn", {"learning_rate": 5e-5, "adam_epsilon": 3.125e-4, "n_step": 1, "prioritised": False, "quantiles": 64}),
+        ("qr-dqn-dopamine", {"learning_rate": 5e-5, "n_step": 3, "prioritised": True, "quantiles": 200}),
         ("i-dqn-3-step", {"n_step": 3, "K": 5}),
         ("dqn-5-step", {"n_step": 5, "K": 1, "T": 8_000}),
-        ("bootstrapped-dqn", {"K": 6, "consecutive": False, "acting": "episode", "T": 8_000}),
+        ("bootstrapped-dqn", {"K": 6, "consecutive": False, "acting": "episode", "T": 8_000, "reduce": "mean"}),
     ],
 )
 def test_presets_have_the_paper_s_values(algorithm, fields):
@@ -155,5 +197,5 @@ def test_presets_have_the_paper_s_values(algorithm, fields):
 def test_every_variant_has_sources_and_an_algorithm():
     for name, variant in VARIANTS.items():
         assert variant.values.keys() == variant.source.keys()
-        assert all("paper" in source for source in variant.source.values())
+        assert all("paper" in source or "Dopamine" in source for source in variant.source.values())
         assert configure(name, "paper") != configure(variant.base, "paper")

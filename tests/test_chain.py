@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iterq.bellman import dqn
-from iterq.chain import Chain, due, event_at, gradient_step, hard, polyak, window
+from iterq.chain import Chain, gradient_step, hard, polyak, window
+from iterq.events import due, event_at
 from iterq.networks import Network
 from tests.helpers import NETWORKS, assert_same, example, largest_difference, random_batch
 

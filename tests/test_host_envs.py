@@ -1,6 +1,9 @@
 """Gymnasium environments as agents meet them: when they are reset, what they report, and that they come back to where they were."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from iterq.envs import resolve
-from iterq.envs.host import host_env
+from iterq.envs.host import host_env, is_body
 from iterq.envs.playing import Stage
 from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.errors import Refusal
@@ -343,3 +346,34 @@ def test_an_object_that_cannot_be_copied_is_refused_with_advice():
     assert kind.make() is env
     with pytest.raises(Refusal, match=r"Script cannot be copied for a second agent or for evaluation .*pass a function that makes it"):
         kind.make()
+
+
+BASE_INSTALL = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+ABSENT = {"mujoco", "Box2D", "ale_py", "cv2", "pygame", "imageio", "imageio_ffmpeg", "matplotlib", "tensorboard", "wandb"}
+sys.meta_path.insert(0, Absent())
+import iterq
+
+model = iterq.make("dqn", env="CartPole-v1", learning_starts=20, buffer_size=100, batch_size=4, eval_every=0)
+model.learn(60, out=sys.argv[1])
+assert int(model.learner().updates) == 20
+assert not ABSENT & set(sys.modules)
+model.close()
+"""
+
+
+def test_a_base_install_trains_on_gymnasium(tmp_path, programs):
+    words = [sys.executable, "-c", BASE_INSTALL, str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, **programs})
+    assert done.returncode == 0, done.stderr
+
+
+def test_environments_on_mujoco_are_known_by_their_class():
+    assert is_body(gymnasium.make("Hopper-v5"))
+    assert not is_body(gymnasium.make("CartPole-v1"))

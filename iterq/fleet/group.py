@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from iterq.agents import EVALUATE, Agent, Noise, address
-from iterq.chain import STAY
 from iterq.envs.host import HostEnv
 from iterq.envs.stepping import TRAINING, Answer, Episode
 from iterq.envs.workers import stepping
+from iterq.events import STAY
 from iterq.fleet.base import counted, counts, hasty, learns, lift, wide
 from iterq.pack import LARGE, MIDDLING, Packed, Packer, packer
 from iterq.programs import program

@@ -40,7 +40,7 @@ def test_a_difference_is_looked_for_where_the_claim_says():
 
 
 def test_equal_and_not_better():
-    c = compared(a=[1] * 4, b=[1] * 4, c=[1.05] * 4, d=[2] * 4)
+    c = compared(a=[1] * 4, b=[1] * 4, c=[1.06] * 4, d=[2] * 4)
     assert verdict(Claim("a", "b", "equal"), c)[:2] == (True, "equal within 0.1")
     assert verdict(Claim("a", "b"), c)[0] is False  # equal is against "better"
     assert verdict(Claim("a", "b", "not better"), c)[0] is True

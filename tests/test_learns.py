@@ -28,7 +28,7 @@ def test_cart_pole_is_solved_on_every_seed_within_100k_steps(algorithm):
 @pytest.mark.parametrize("algorithm", ["qr-dqn", "c51", "iqn", "i-iqn", "bootstrapped-dqn", "i-double-dqn"])
 def test_every_base_algorithm_learns_to_catch(algorithm):
     small = {"features": (32,), "batch_size": 32, "epsilon_decay": 2_000, "eval_every": 2_000}
-    of_one = {"c51": {"atoms": 21, "v_min": -1, "v_max": 1}, **dict.fromkeys(("qr-dqn", "iqn", "i-iqn"), {"quantiles": 16})}
+    of_one = {"c51": {"atoms": 21, "v_min": -1, "v_max": 1}, **{name: {"quantiles": 16} for name in ("qr-dqn", "iqn", "i-iqn")}}
     model = make(algorithm, "jax/Catch", seeds=2, **small, **of_one.get(algorithm, {}))
     means = []  # over 20 episodes; a return is -1 or 1
 

@@ -51,7 +51,7 @@ def test_the_main_experiment_has_the_twenty_games_of_the_paper():
 
 
 def test_marks_are_the_steps_of_so_many_shifts():
-    config = atari.Config()
+    config = suite.Config(**atari.Atari.SCALES["paper"])
     for label, marks in atari.parallel.marks.items():
         T = atari.parallel.settings(label, config, "Asterix").T
         assert [(shifts, shifts * T) for shifts, _ in marks] == list(marks)
@@ -143,7 +143,7 @@ def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeyp
 
 
 def test_the_rate_of_a_machine_is_measured():
-    settings = atari.targets.settings("with targets", atari.Config(**atari.Atari.SCALES["smoke"]), "Pong")
+    settings = atari.targets.settings("with targets", suite.Config(**atari.Atari.SCALES["smoke"]), "Pong")
     assert 0.1 < suite.steps_per_second(settings) < 1e6
     small = dataclasses.replace(settings, env="jax/CartPole-v1", torso="mlp", frame_stack=1, features=(8,))
     assert 0.1 < suite.rate_apart(small) < 1e6
@@ -156,7 +156,7 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         (["--only", "Pnog"], "'Pnog' is no Atari game"),
         (["--methods", "DQN,i-DQM"], "unknown method 'i-DQM'"),
         (["--preset", "papre"], "unknown preset 'papre'"),
-        (["--epoch", "0"], "--epoch, --at-once, --processes and --total-timesteps must be at least 1|--epochs must be at least 1"),
+        (["--epoch", "0"], "--epoch, --at-once, --processes and --eval-episodes must be at least 1"),
     ):
         with pytest.raises(Refusal, match=message):
             cli.command(["reproduce", "atari-main", "--scale", "smoke", *words, "--out", str(tmp_path / "x")])

@@ -59,7 +59,7 @@ def judge(claim: Claim | Level, c: Comparison, marks: Marks, whole: bool) -> Qua
     theirs = f"{claim.times:g} x {claim.theirs}" if claim.times != 1 else claim.theirs
     name = f"{claim.ours} against {theirs}, {when}" + (f", {', '.join(claim.tasks)}" if claim.tasks else "")
     said = verdict.word
-    if verdict.needed and passed is None:
+    if verdict.needed and not told:
         said += f"; about {verdict.needed} would tell {claim.margin:g}"
     band = f"{claim.expects or 'nothing is claimed'}; equal within {claim.margin:g}"
     return Quantity(name, verdict.difference, None, None, band, passed if whole else None, verdict.low, verdict.high, said)

@@ -14,11 +14,15 @@ FORMS = re.compile(r"ALE/(?P<gymnasium>\w+)-v5|(?P<classic>\w+?)NoFrameskip-v4|(
 
 
 class Reference(NamedTuple):
-    """Scores of a random and of a human player (Mnih et al., 2015, and its successors), and whether the paper plays the game."""
+    """Scores of a random and of a human player (Mnih et al., 2015, and its successors), and whether the paper plays the game.
+
+    The paper does not list its 20 games. They are inferred from the authors' scripts, whose list `EXPERIMENTED_GAME_MEDIUM` has 20. Of the
+    games that the paper names in its ablations, Asteroids, Asterix, Qbert and CrazyClimber are not among them.
+    """
 
     random: float
     human: float
-    in_paper: bool
+    in_paper: bool  # among the 20, as far as we can tell
 
 
 @cache

@@ -105,6 +105,7 @@ def draw_summary(folder: Path, rows: Sequence[Mapping[str, Any]], unit: str) -> 
                 if found := row[name]:
                     axis.barh(i, found["high"] - found["low"], left=found["low"], height=0.55, color=PALETTE[i % 6], alpha=0.45)
                     axis.plot([found["value"]] * 2, [i - 0.28, i + 0.28], color="black", lw=1.8)
+            axis.use_sticky_edges = False  # the leftmost interval would touch the axis
             axis.set_title(names[name])
             axis.locator_params(axis="x", nbins=4)
             axis.set_yticks(range(len(rows)), [row["label"] for row in rows] if axis is axes[0][0] else [""] * len(rows))

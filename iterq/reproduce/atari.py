@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from iterq.errors import Refusal
 from iterq.games import game_of, references
 from iterq.presets import NAMED
-from iterq.report.findings import Beside
 from iterq.reproduce.claims import Claim, Level
 from iterq.reproduce.suite import OURS, Experiment
 
@@ -57,9 +56,6 @@ class Atari(Experiment):
     def fields(self, config: Any) -> dict[str, Any]:
         # A hundred batches of 32 in an epoch of 250,000 steps: the paper's 3,200 samples for the distance between members.
         return {"epsilon_decay": config.epsilon_decay, "log_every": max(1, config.epoch // 100)}
-
-    def beside(self, tasks: tuple[str, ...]) -> dict[str, Beside]:
-        return {}
 
 
 main = Atari(

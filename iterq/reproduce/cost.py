@@ -1,8 +1,10 @@
 """The cost table of the paper (Appendix E) for this code: what K Bellman updates at once take, on Atari networks and on those of MuJoCo.
 
-FLOPs are those that XLA counts in the compiled programs of one update and of one action; memory is that of parameters, targets and
-moments; time is that of an update on this machine. The paper counts 5.6 times the FLOPs of an update for i-DQN with K = 5, 2.2 times for
-i-IQN with K = 3, 4.4 times for i-SAC and 4.6 times for i-DroQ with K = 4, and for an action the same as without a window.
+FLOPs are those that XLA counts in the compiled programs of one update and of one action; memory is what the program of an update
+occupies while it runs, and beside it the learner's own arrays; time is that of an update on this machine. The paper counts 5.6 times
+the FLOPs of an update for i-DQN with K = 5, 2.2 times for i-IQN with K = 3, 4.4 times for i-SAC and 4.6 times for i-DroQ with K = 4,
+and for an action the same as without a window. The first line of its table, the time that a window saves, needs whole training runs:
+`--runs` says where they are.
 """
 
 import dataclasses
@@ -14,23 +16,39 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from iterq.actor_critic import actor_critic
-from iterq.agents import Agent, q_agent
-from iterq.bellman import Transition
-from iterq.chain import STAY
+from iterq.agents import Agent, Learner, q_agent
+from iterq.bellman import SoftTransition, Transition
+from iterq.chain import STAY, gradient_step
 from iterq.config import WindowSizes
 from iterq.emulator import SIZE
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.presets import configure
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
+from iterq.reproduce.time_saved import time_saved
 
 SMALL = {"K_dqn": (1, 2), "K_iqn": (1, 2), "K_sac": (1, 2), "K_droq": (1, 2), "repeats": 1, "batch_size": 2}
 SCALES = {"smoke": SMALL, "default": {}, "paper": {}}
-# FLOPs of an update, GB
-PAPER = {("i-dqn", 5): (5.6, 0.3), ("i-iqn", 3): (2.2, 0.9), ("i-sac", 4): (4.4, 0.1), ("i-droq", 4): (4.6, 0.4)}
 CHEETAH = Spec("HalfCheetah", (17,), "float32", 6, None, low=(-1.0,) * 6, high=(1.0,) * 6)
+BATCH = 32  # of the paper's Atari agents
+
+
+class Paper(NamedTuple):
+    """A column of its table; an action takes 1 times the FLOPs in all of them."""
+
+    gigabytes: float | None = None  # more
+    flops: float | None = None  # of an update, times those of K = 1
+
+
+PAPER = {
+    ("i-dqn", 5): Paper(0.3, 5.6),
+    ("i-iqn", 3): Paper(0.9, 2.2),
+    ("i-sac", 4): Paper(0.1, 4.4),
+    ("i-droq", 4): Paper(0.4, 4.6),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +65,12 @@ class Config:
     """Window sizes of i-DroQ; 1 must be among them."""
     actions: int = 4
     """Of the game; Breakout has 4."""
-    batch_size: int = 32
+    batch_size: int = BATCH
     """Transitions per update of the Atari agents; those of MuJoCo take their 256."""
     repeats: int = 10
     """Timed updates; the median counts."""
+    runs: Path | None = None
+    """Run directories of dqn and i-dqn, iqn and i-iqn, …, to find in them the time that a window saves; none: that is left out."""
 
     def __post_init__(self) -> None:
         if any(1 not in sizes for sizes in (self.K_dqn, self.K_iqn, self.K_sac, self.K_droq)):
@@ -63,8 +83,10 @@ class Cost(NamedTuple):
     """Of one agent."""
 
     parameters: int  # online
-    megabytes: float  # parameters, targets and moments
+    arrays_mb: float  # parameters, targets and moments
+    program_mb: float  # all that an update occupies: those arrays, its batch, and what it computes on the way
     update_flops: float
+    critic_flops: float  # of them, without those of SAC's actor and temperature
     action_flops: float
     update_ms: float
 
@@ -72,49 +94,62 @@ class Cost(NamedTuple):
 def run(config: Config, folder: Path) -> Result:
     """Compile, count and time."""
     watch, costs = Stopwatch(), {}
+    with watch("runs"):
+        quantities, more_tables, more_notes = time_saved(config.runs)
     for algorithm, sizes in (("i-dqn", config.K_dqn), ("i-iqn", config.K_iqn), ("i-sac", config.K_sac), ("i-droq", config.K_droq)):
         for K in sizes:
             with watch(f"{algorithm}, K = {K}"):
                 costs[algorithm, K] = measure(algorithm, K, config)
-    rows, quantities = [], []
-    for (algorithm, K), cost in costs.items():
-        base = costs[algorithm, 1]
-        updates, actions = cost.update_flops / base.update_flops, cost.action_flops / base.action_flops
-        more = (cost.megabytes - base.megabytes) / 1e3
-        rows.append((algorithm, K, *cost, updates, actions, cost.update_ms / base.update_ms))
+    times = {key: Cost(*(x / one for x, one in zip(cost, costs[key[0], 1], strict=True))) for key, cost in costs.items()}
+    header = ("algorithm", "K", *Cost._fields, *(f"{name}_ratio" for name in Cost._fields))
+    write_csv(folder / "cost.csv", header, [(*key, *cost, *times[key]) for key, cost in costs.items()])
+    for (algorithm, K), x in times.items():
         if K > 1:
-            flops, memory = PAPER.get((algorithm, K), (None, None))
-            quantities += [
-                Quantity(f"{algorithm}, K = {K}: FLOPs of an update, times those of K = 1", updates, None, flops, "<= K", updates <= K),
-                Quantity(
-                    f"{algorithm}, K = {K}: FLOPs of an action, times those of K = 1", actions, None, 1.0, "1.00", abs(actions - 1) < 0.01
-                ),
-                Quantity(f"{algorithm}, K = {K}: additional memory, GB", more, None, memory),
-                Quantity(f"{algorithm}, K = {K}: time of an update, times that of K = 1", cost.update_ms / base.update_ms),
-            ]
-    header = ("algorithm", "K", *Cost._fields, "update_flops_ratio", "action_flops_ratio", "update_time_ratio")
-    write_csv(folder / "cost.csv", header, rows)
+            more = (costs[algorithm, K].program_mb - costs[algorithm, 1].program_mb) / 1e3
+            quantities += judged(algorithm, K, x, more, config.batch_size)
     table = [
         (
-            f"{algorithm}, K = {K}",
-            f"{p / 1e6:.1f} M",
-            f"{mb:.0f}",
-            f"{uf / 1e9:.2f}",
-            f"{af / 1e6:.1f}",
-            f"{ms:.1f}",
-            f"{u:.2f}",
-            f"{a:.2f}",
-            f"{t:.2f}",
+            f"{algorithm} {K}",
+            *(f"{c.parameters / 1e6:.1f}", f"{c.arrays_mb:.0f}", f"{c.program_mb:.0f}"),
+            *(f"{c.update_flops / 1e9:.2f}", f"{c.critic_flops / 1e9:.2f}", f"{c.action_flops / 1e6:.1f}", f"{c.update_ms:.1f}"),
+            *(f"{r:.2f}" for r in (x.update_flops, x.critic_flops, x.action_flops, x.update_ms)),
         )
-        for algorithm, K, p, mb, uf, af, ms, u, a, t in rows
+        for ((algorithm, K), c), x in zip(costs.items(), times.values(), strict=True)
     ]
-    columns = ("", "parameters", "MB", "update GFLOP", "action MFLOP", "update ms", "x update FLOPs", "x action FLOPs", "x update time")
+    units = ("M params", "MB arrays", "MB used", "GFLOP", "critics", "MFLOP act", "ms")
     title = f"Atari, {config.actions} actions, batch {config.batch_size}; HalfCheetah, batch 256; {jax.devices()[0].device_kind}"
+    tables = [(title, ("agent, K", *units, "x FLOPs", "x critics", "x act", "x ms"), table), *more_tables]
     notes = [
-        "The convolutions are shared: their passes do not grow with K, so that an update takes less than K times the FLOPs.",
-        "The paper's factor for i-DQN is above K; its code evaluates all K + 1 heads of two torsos. Its memory is that of the GPU in use.",
+        "At most K + 1 times the FLOPs: in the authors' code, a window has K + 1 networks. Ours evaluates K members and K targets.",
+        "Convolutions are shared: their passes do not grow with K.",
+        "The paper's factors count the critics; SAC's actor and temperature do not grow with K, and are in an update of ours.",
+        "Memory is what the compiled update needs, as an accelerator's peak would be that of all programs that have run before.",
+        *more_notes,
     ]
-    return Result("cost", dataclasses.asdict(config), quantities, notes, [(title, columns, table)], watch.seconds)
+    described = {**dataclasses.asdict(config), "runs": config.runs and str(config.runs)}
+    return Result("cost", described, quantities, notes, tables, watch.seconds)
+
+
+def judged(algorithm: str, K: int, times: Cost, gigabytes: float, batch_size: int = BATCH) -> list[Quantity]:
+    """A window of `K` beside the paper's. times: its costs over those of K = 1; gigabytes: what it occupies more."""
+    paper, critics, act = PAPER.get((algorithm, K), Paper()), times.critic_flops, times.action_flops
+    most = None if paper.gigabytes is None or batch_size != BATCH else paper.gigabytes + 0.05
+    name = f"{algorithm}, K = {K}:"
+    quantities = [
+        Quantity(f"{name} FLOPs of the critics, times those of K = 1", critics, None, paper.flops, "> 1, <= K + 1", 1 < critics <= K + 1),
+        Quantity(f"{name} FLOPs of an action, times those of K = 1", act, None, 1.0, "1.00", abs(act - 1) < 0.01),
+        Quantity(
+            f"{name} additional memory, GB",
+            gigabytes,
+            None,
+            paper.gigabytes,
+            "" if most is None else "<= the paper's + 0.05, as it is rounded",
+            None if most is None else gigabytes <= most,
+        ),
+        Quantity(f"{name} time of an update, times those of K = 1", times.update_ms),
+    ]
+    with_actor = [Quantity(f"{name} FLOPs of critics, actor and temperature, times those of K = 1", times.update_flops)]
+    return quantities + (with_actor if algorithm in ("i-sac", "i-droq") else [])
 
 
 def measure(algorithm: str, K: int, config: Config) -> Cost:
@@ -127,20 +162,36 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
         agent = q_agent(settings, Spec("Atari", (SIZE, SIZE), "uint8", config.actions, None))
         batch = batch_of(config.batch_size, settings.frame_stack)
     learner = jax.jit(agent.init)(jnp.uint32(0))
-    update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, STAY)[0], learner, batch)
     action = _compiled(lambda learner: _act(agent, learner, batch.obs[0]), learner)
+    # As in training, the new learner takes the place of the old one.
+    update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, STAY)[0], learner, batch, donate_argnums=0)
+    size = sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments, learner.policy)))
+    count = sum(x.size for x in jax.tree.leaves(learner.chain.online))
+    flops = _flops(update)
+    of_critics = _flops(_compiled(_critics(agent), learner, batch)) if agent.spec.continuous else flops
     seconds = []
     for _ in range(config.repeats + 1):
         started = time.perf_counter()
-        jax.block_until_ready(update(learner, batch))
+        learner = jax.block_until_ready(update(learner, batch))
         seconds.append(time.perf_counter() - started)
-    size = sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments, learner.policy)))
-    count = sum(x.size for x in jax.tree.leaves(learner.chain.online))
-    return Cost(count, size / 1e6, _flops(update), _flops(action), 1e3 * statistics.median(seconds[1:]))
+    return Cost(count, size / 1e6, _bytes(update) / 1e6, flops, of_critics, _flops(action), 1e3 * statistics.median(seconds[1:]))
 
 
 def _act(agent: Agent, learner: Any, obs: Any) -> jax.Array:
     return agent.act(learner, 1, obs, agent.noise(jnp.zeros(2, jnp.uint32), 10**6))
+
+
+def _critics(agent: Agent) -> Callable:
+    """A gradient step of the critics alone, with the policy's next actions given, and what follows of it for the targets."""
+    c = agent.config
+    step = gradient_step(agent.window, agent.bellman, optax.adam(c.learning_rate, eps=c.adam_epsilon), jnp.sum)
+
+    def update(learner: Learner, batch: Transition) -> Any:
+        given = SoftTransition(*batch, next_action=batch.action, bonus=batch.reward)
+        chain, moments, _ = step(learner.chain, learner.moments, given, jax.random.key(0))
+        return agent.window.track(chain, c.tau), moments
+
+    return update
 
 
 def batch_of(size: int, stack: int) -> Transition:
@@ -157,10 +208,16 @@ def vectors(size: int) -> Transition:
     return Transition(obs, jnp.zeros((size, CHEETAH.actions)), jnp.ones(size), jnp.full(size, 0.99), next_obs)
 
 
-def _compiled(f: Callable, *args: Any) -> Any:
-    return jax.jit(f).lower(*args).compile()
+def _compiled(f: Callable, *args: Any, **options: Any) -> Any:
+    return jax.jit(f, **options).lower(*args).compile()
 
 
 def _flops(compiled: Any) -> float:
     found = compiled.cost_analysis()
     return float((found[0] if isinstance(found, list) else found)["flops"])
+
+
+def _bytes(compiled: Any) -> int:
+    """What a program occupies: arguments, results that do not take their place, and what it needs on the way."""
+    x = compiled.memory_analysis()
+    return x.argument_size_in_bytes + x.output_size_in_bytes + x.temp_size_in_bytes - x.alias_size_in_bytes

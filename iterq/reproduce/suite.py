@@ -16,6 +16,7 @@ from iterq.options import among
 from iterq.presets import PRESETS, configure
 from iterq.report.compare import Comparison, comparison
 from iterq.report.findings import Beside
+from iterq.report.published import published
 from iterq.report.scores import RETURN, read_run
 from iterq.reproduce.base import Quantity, Result, Stopwatch
 from iterq.reproduce.claims import Claim, Level, Marks, judge
@@ -115,7 +116,10 @@ class Experiment:
 
     def beside(self, tasks: tuple[str, ...]) -> dict[str, Beside]:
         """What others have published, to be drawn along."""
-        return {}
+        curves = {(agent, task): published(agent, task).curve for agent in self.others for task in tasks}
+        return {
+            f"{agent} (Dopamine)": {task: (c.steps, c.values[0]) for task in tasks for c in [curves[agent, task]]} for agent in self.others
+        }
 
     # What is the same
 

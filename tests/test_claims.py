@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from iterq.report import figures
 from iterq.report.compare import comparison
 from iterq.report.scores import EVALUATION, Log, Source
+from iterq.report.stats import Estimate
 from iterq.reproduce import atari
 from iterq.reproduce.claims import Claim, Level, judge
 
@@ -106,3 +108,14 @@ def test_claims_of_methods_that_were_not_run_say_nothing():
     assert judge(Claim("a", "b"), c, {}, True) is None
     assert judge(Level("b", at_least=1), c, {}, True) is None
     assert atari.main.judged(c, True) == []
+
+
+def test_a_mark_is_drawn_at_its_step(tmp_path, monkeypatch):
+    """Audit 6 and 36: marks were indices of points, and one beyond the last was dropped without a word."""
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, folder, name: drawn.append(figure))
+    x = STEPS * 1_000
+    found = Estimate(*(np.arange(4.0),) * 3)
+    figures.draw_panels(tmp_path, "x", {"T": {"a": (x, found)}}, ["y"], marks={"a": (200_000, 900_000)})
+    (stars,) = [line for line in drawn[0].axes[0].lines if line.get_marker() == "*"]
+    assert (stars.get_xdata().tolist(), stars.get_ydata().tolist()) == ([200.0], [1.0])

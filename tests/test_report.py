@@ -13,7 +13,7 @@ from iterq import cli
 from iterq.epochs import epochs
 from iterq.errors import Refusal
 from iterq.report.compare import compare
-from iterq.report.findings import aggregates, summary
+from iterq.report.findings import aggregates, findings, summary, with_others
 from iterq.report.scores import curve, point_width, read_run, task_of
 
 RNG = np.random.default_rng(3)
@@ -296,3 +296,43 @@ def test_a_report_that_is_watched_is_written_again_until_runs_have_ended(tmp_pat
     assert cli.command(["report", str(run), "--out", str(tmp_path / "out"), "--watch"]) == 0
     assert len(looks) == 2
     assert capsys.readouterr().out.count("report.html") == 3
+
+
+def test_tasks_that_begin_at_different_steps_are_aligned_by_step(tmp_path):
+    """The first point of a task whose first episode is long must not meet the first point of another (audit 5)."""
+    early = make_run(tmp_path / "early", env="CartPole-v1", seeds=range(5))
+    late = make_run(tmp_path / "late", env="Acrobot-v1", seeds=range(5))
+    rows = (late / "episodes.csv").read_text().splitlines()
+    kept = [row for row in rows[1:] if int(row.split(",")[1]) > 300]
+    first = [f"{seed},300,0.0,300,3.0" for seed in range(5)]  # an episode of 300 steps
+    (late / "episodes.csv").write_text("\n".join([rows[0], *first, *kept, ""]))
+    c = compare([early, late], "return", "dqn", epoch=100)
+    assert [c.curves["dqn"][task].steps[0] for task in ("CartPole-v1", "Acrobot-v1")] == [100, 300]
+    steps, (here, there) = c.common("dqn")
+    assert steps.tolist() == list(range(300, 1001, 100))
+    ends = {task: c.curves["dqn"][task].values[:, -1].mean() for task in ("CartPole-v1", "Acrobot-v1")}
+    at_300 = c.curves["dqn"]["CartPole-v1"].values[:, 2] / ends["CartPole-v1"]
+    np.testing.assert_allclose(here[:, 0], at_300)
+    np.testing.assert_allclose(there[:, -1], c.curves["dqn"]["Acrobot-v1"].values[:, -1] / ends["Acrobot-v1"])
+    assert len(aggregates(c)["dqn"][0]) == len(steps)
+
+
+def test_a_metric_that_begins_late_or_is_null_is_drawn_where_it_was_seen(tmp_path):
+    """Audit 4: points had no gaps, so such a metric was drawn too early, and a null was a TypeError."""
+    run = make_run(tmp_path / "run", seeds=(0,))
+    lines = [{"seed": 0, "step": n, "iqn/head_std": None if n == 700 else float(n)} for n in range(500, 1001, 100)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curve = compare([run], "iqn/head_std", epoch=100).curves["dqn"]["CartPole-v1"]
+    # An episode every ten steps: a tenth of the steps of the log are resets.
+    assert curve.steps[0] == 500
+    assert curve.values[0].tolist() == [500, 600, 600, 800, 900, 1_000]
+
+
+def test_others_are_drawn_as_far_as_ours_go(tmp_path):
+    run = make_run(tmp_path / "run", env="ALE/Pong-v5", seeds=range(5))
+    c = compare([run], "return", epoch=100)
+    beside = {"them": {"Pong": (np.array([500, 5_000]), np.array([-20.0, 21.0]))}}
+    over_tasks, by_task = with_others(c, findings(c), beside)
+    for curves, value in ((over_tasks, (-20 + 20.7) / (14.6 + 20.7)), (by_task["Pong"], -20.0)):
+        steps, found = curves["them"]
+        assert (steps.tolist(), found.value.tolist()) == ([500], [pytest.approx(value)])

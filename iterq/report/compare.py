@@ -96,7 +96,7 @@ def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: in
     steps = [log.steps for source in sources for log in source.logs if log.steps.size]
     longest = max((float(x[-1]) for x in steps), default=0)
     apart = max((float(np.median(np.diff(x))) for x in steps if len(x) > 1), default=0)
-    by_epochs = epoch > 0 or (on_atari and longest >= logs.EPOCH)
+    by_epochs = on_atari and (epoch > 0 or longest >= logs.EPOCH)
     width = epoch or (logs.EPOCH if by_epochs else logs.point_width(longest, apart))
     curves: dict[str, dict[str, Curve]] = {}
     for label, task in dict.fromkeys((source.label, source.task) for source in sources):

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,17 +55,17 @@ Beside = dict[str, tuple[np.ndarray, np.ndarray]]  # task: steps and mean return
 
 def with_others(c: Comparison, found: Findings, beside: Mapping[str, Beside]) -> tuple[Curves, dict[str, Curves]]:
     """The curves over all tasks and by task with those of others; these have no interval, since only their means are known."""
-    by_task = {task: dict(curves) for task, curves in found.by_task.items()}
-    over_tasks, there = dict(found.over_tasks), [task for task in c.tasks if all(task in tasks for tasks in beside.values())]
+    by_task, over_tasks = {task: dict(curves) for task, curves in found.by_task.items()}, dict(found.over_tasks)
     for label, tasks in beside.items():
-        for task in there:
-            steps, values = tasks[task]
-            by_task[task][label] = steps, Estimate(values, values, values)
-        units = {task: normaliser(task, None) for task in there}
-        if there == c.tasks and all(units.values()):
-            steps = reduce(np.intersect1d, [tasks[task][0] for task in there])
-            scores = [units[task](tasks[task][1][np.isin(tasks[task][0], steps)]) for task in there]  # pyright: ignore[reportOptionalCall]
-            over_tasks[label] = steps, Estimate(*(iqm(np.stack(scores, -1), np.ones(len(there))),) * 3)
+        scores = []
+        for task, (steps, values) in tasks.items():
+            seen = steps <= max(x[-1] for x, _ in found.by_task[task].values())
+            by_task[task][label] = steps[seen], Estimate(*(values[seen],) * 3)
+            if c.scaled and (unit := normaliser(task, None)):
+                scores.append(unit(values[seen]))
+        if len(scores) == len(c.tasks) and len({len(x) for x in scores}) == 1:
+            middle = iqm(np.stack(scores, -1), np.ones(len(scores)))
+            over_tasks[label] = next(iter(tasks.values()))[0][: len(middle)], Estimate(middle, middle, middle)
     return over_tasks, by_task
 
 

@@ -75,63 +75,63 @@ sanity = Atari(
     "atari-sanity",
     {
         "DQN": "dqn@published",
-        "i-DQN, K = 1": "i-dqn-K1@published",
-        "DQN, 3-step": "dqn-3-step@published",
-        "i-DQN, K = 1, 3-step": "i-dqn-K1-3-step@published",
+        "i-DQN K=1": "i-dqn-K1@published",
+        "DQN 3-step": "dqn-3-step@published",
+        "i-DQN K=1 3-step": "i-dqn-K1-3-step@published",
         "IQN": "iqn-1-step@published",
-        "i-IQN, K = 1": "i-iqn-K1-1-step@published",
-        "IQN, 3-step": "iqn@published",
-        "i-IQN, K = 1, 3-step": "i-iqn-K1@published",
+        "i-IQN K=1": "i-iqn-K1-1-step@published",
+        "IQN 3-step": "iqn@published",
+        "i-IQN K=1 3-step": "i-iqn-K1@published",
     },
     THREE,
-    tuple(Claim(f"i-{base}, K = 1{n}", f"{base}{n}", "equal") for base in ("DQN", "IQN") for n in ("", ", 3-step")),
+    tuple(Claim(f"i-{base} K=1{n}", f"{base}{n}", "equal") for base in ("DQN", "IQN") for n in ("", " 3-step")),
     note=f"{OURS} With K = 1 only who acts, when the window shifts and T differ.",
     others=("DQN", "IQN"),
 )
 window = Atari(
     "atari-window",
-    {"K = 1": "dqn", "K = 5": "i-dqn", "K = 10": "i-dqn-K10"},
+    {"K=1": "dqn", "K=5": "i-dqn", "K=10": "i-dqn-K10"},
     THREE,
     (
-        Claim("K = 5", "K = 1"),
-        Claim("K = 10", "K = 1"),
-        Claim("K = 10", "K = 5", tasks=("Asteroids", "Asterix")),
-        Claim("K = 10", "K = 5", "worse", tasks=("Qbert",)),
+        Claim("K=5", "K=1"),
+        Claim("K=10", "K=1"),
+        Claim("K=10", "K=5", tasks=("Asteroids", "Asterix")),
+        Claim("K=10", "K=5", "worse", tasks=("Qbert",)),
     ),
     note="K = 1 is DQN, with its T = 8000; the others have T = 6000.",
 )
 parallel = Atari(
     "atari-parallel",
-    {"DQN, T = 8000": "dqn", "i-DQN, K = 4, T = 2000": "i-dqn-K4-T2000"},
+    {"DQN T=8000": "dqn", "i-DQN K=4 T=2000": "i-dqn-K4-T2000"},
     THREE,
     # "similar" after 3 125 shifts, "slightly below" after 6 250, and ahead with what is saved
     (
-        Claim("i-DQN, K = 4, T = 2000", "DQN, T = 8000", "equal", when="marks", mark=0),
-        Claim("i-DQN, K = 4, T = 2000", "DQN, T = 8000", "worse", when="marks", mark=1),
-        Claim("i-DQN, K = 4, T = 2000", "DQN, T = 8000"),
+        Claim("i-DQN K=4 T=2000", "DQN T=8000", "equal", when="marks", mark=0),
+        Claim("i-DQN K=4 T=2000", "DQN T=8000", "worse", when="marks", mark=1),
+        Claim("i-DQN K=4 T=2000", "DQN T=8000"),
     ),
     marks={
-        "DQN, T = 8000": ((3_125, 25_000_000), (6_250, 50_000_000)),
-        "i-DQN, K = 4, T = 2000": ((3_125, 6_250_000), (6_250, 12_500_000)),
+        "DQN T=8000": ((3_125, 25_000_000), (6_250, 50_000_000)),
+        "i-DQN K=4 T=2000": ((3_125, 6_250_000), (6_250, 12_500_000)),
     },
     note=OURS,
 )
 gradient_steps = Atari(
     "atari-gradient-steps",
-    {"DQN, G = 4": "dqn", "DQN, G = 1": "dqn-G1", "i-DQN, K = 4, T = 8000": "i-dqn-K4-T8000"},
+    {"DQN G=4": "dqn", "DQN G=1": "dqn-G1", "i-DQN K=4 T=8000": "i-dqn-K4-T8000"},
     THREE,
     (
-        Claim("i-DQN, K = 4, T = 8000", "DQN, G = 1"),
-        Claim("DQN, G = 1", "DQN, G = 4", "not better"),
-        Claim("DQN, G = 1", "i-DQN, K = 4, T = 8000", "equal", when="hours", margin=0.2, times=1.89),
+        Claim("i-DQN K=4 T=8000", "DQN G=1"),
+        Claim("DQN G=1", "DQN G=4", "not better"),
+        Claim("DQN G=1", "i-DQN K=4 T=8000", "equal", when="hours", margin=0.2, times=1.89),
     ),
     note=OURS,
 )
 nstep = Atari(
     "atari-nstep",
-    {"i-DQN": "i-dqn", "DQN, 3-step": "dqn-3-step", "DQN, 5-step": "dqn-5-step", "i-DQN, 3-step": "i-dqn-3-step"},
+    {"i-DQN": "i-dqn", "DQN 3-step": "dqn-3-step", "DQN 5-step": "dqn-5-step", "i-DQN 3-step": "i-dqn-3-step"},
     ("Breakout", "DemonAttack", "ChopperCommand", "Krull"),
-    (Claim("i-DQN", "DQN, 5-step"), Claim("i-DQN, 3-step", "DQN, 3-step")),
+    (Claim("i-DQN", "DQN 5-step"), Claim("i-DQN 3-step", "DQN 3-step")),
 )
 acting = Atari(
     "atari-acting",
@@ -172,9 +172,9 @@ inflated = Atari(
 )
 bootstrapped = Atari(
     "atari-bootstrapped",
-    {"i-DQN": "i-dqn", "i-DQN, a member per episode": "i-dqn-episode", "Bootstrapped DQN": "bootstrapped-dqn"},
+    {"i-DQN": "i-dqn", "i-DQN per episode": "i-dqn-episode", "Bootstrapped DQN": "bootstrapped-dqn"},
     THREE,
-    (Claim("i-DQN", "Bootstrapped DQN"), Claim("i-DQN", "i-DQN, a member per episode")),
+    (Claim("i-DQN", "Bootstrapped DQN"), Claim("i-DQN", "i-DQN per episode")),
     note=OURS,
 )
 spread = Atari(

@@ -7,12 +7,13 @@ off after 27 000 steps. Sticky actions are drawn here, from the episode's seed, 
 The emulator's own reset leaves traces of the game before in its memory, and some games read them: the same actions then lead elsewhere.
 
     fresh   Every game begins on the emulator as it was when it was new. A game is then a function of its seed and actions, whatever was
-            played before on the same emulator, and so a run can be stopped and resumed exactly in the middle of one. It gives up the
-            variety that the traces bring into the games that have them (of Assault, Boxing, Freeway, Seaquest, among others).
-    plain   Only the emulator's own reset, as in Dopamine. It gives up exact resuming: a game that traces have changed cannot be brought
-            back by its seed and actions, and such a run is refused when it is to go on from the middle of one.
+            played before on the same emulator, and so a run can be stopped and resumed exactly in the middle of one. It gives up what
+            variety the traces bring into some games (Berzerk from the second game on, Assault from the third, Seaquest, Boxing, Freeway).
+    plain   Only the emulator's own reset, as in Dopamine. It gives up exact resuming: a run that was stopped goes on on a new emulator,
+            without the traces of its games so far. If they have changed the game that it is in, it is refused; if not, later games may
+            still begin otherwise than in a run that was never stopped.
 
-Exact resuming is what a user meets more often, hence fresh is the default.
+Every run may be stopped, and few games read traces, hence fresh is the default.
 
 This module needs no JAX (see worker.py).
 """

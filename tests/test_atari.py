@@ -10,12 +10,16 @@ import gymnasium
 import numpy as np
 import pytest
 
-from iterq.emulator import HORIZON, Atari
-from iterq.envs import resolve
+import iterq
+from iterq.cli import command
+from iterq.emulator import HORIZON, Atari, PlainAtari
+from iterq.envs import noted, resolve
+from iterq.envs.playing import Stage
 from iterq.envs.stepping import TRAINING, EnvironmentFailure, HostEnvs
 from iterq.envs.workers import Workers
 from iterq.errors import Refusal
 from iterq.games import game_of, games, human_normalised, references
+from iterq.store import difference
 from tests.helpers import pictures_of
 
 
@@ -161,8 +165,8 @@ def same(a, b):
 def fleet():
     made = []
 
-    def make(game, seeds, kind=Workers):
-        made.append(kind(resolve(game)[0], seeds, TRAINING))
+    def make(game, seeds, kind=Workers, emulator="fresh"):
+        made.append(kind(resolve(game, emulator)[0], seeds, TRAINING))
         return made[-1]
 
     yield make
@@ -220,6 +224,118 @@ def test_a_reset_leaves_no_traces_of_the_game_before(game, lengths):
         np.testing.assert_array_equal(opening(), expected)
 
 
+def dopamine(game):
+    """(seed, actions) -> frames of games in turn on one emulator, with Dopamine's reset, as plainly as that can be said."""
+    import ale_py
+    from ale_py import roms
+
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn as ours are
+    ale.setInt("random_seed", 0)
+    ale.loadROM(str(roms.get_rom_path(game)))
+
+    def play(seed, actions):
+        ale.reset_game()
+        draws, held, last_two = np.random.Generator(np.random.PCG64(seed)), 0, [ale.getScreenGrayscale(), np.zeros((210, 160), np.uint8)]
+        frames = [cv2.resize(np.max(last_two, 0), (84, 84), interpolation=cv2.INTER_AREA)]
+        for action in actions:
+            sticky = draws.random(4)
+            for frame in range(4):
+                held = held if sticky[frame] < 0.25 else action
+                ale.act(ale.getMinimalActionSet()[held])
+                if ale.game_over():
+                    break
+                if frame >= 2:
+                    last_two[frame - 2] = ale.getScreenGrayscale()
+            frames.append(cv2.resize(np.max(last_two, 0), (84, 84), interpolation=cv2.INTER_AREA))
+            if ale.game_over():
+                break
+        return frames
+
+    return play
+
+
+def game_on(env, seed, actions):
+    """The same on an environment of ours."""
+    frames = [env.reset(seed=seed)[0]]
+    for action in actions:
+        frame, _, over, _, _ = env.step(action)
+        frames.append(frame)
+        if over:
+            break
+    return frames
+
+
+@pytest.mark.parametrize(("game", "steps", "differs"), [("berzerk", 1_000, 2), ("assault", 100, 3)])
+def test_the_plain_reset_is_dopamines_and_lets_traces_of_earlier_games_in(game, steps, differs):
+    """Games of Berzerk are over; those of Assault are left in the middle, as at the horizon."""
+    actions = np.random.default_rng(2).integers(0, len(Atari(game).buttons), steps).tolist()
+    fresh, plain, theirs = Atari(game), PlainAtari(game), dopamine(game)
+    courses = []
+    for _ in range(differs):
+        expected = theirs(5, actions)
+        np.testing.assert_array_equal(game_on(plain, 5, actions), expected)
+        courses.append((game_on(fresh, 5, actions), expected))
+    assert (len(courses[0][0]) <= steps) == (game == "berzerk")
+    same = [len(a) == len(b) and np.array_equal(a, b) for a, b in courses]
+    assert same == [True] * (differs - 1) + [False]
+    assert np.array_equal(courses[0][0], courses[-1][0])
+
+
+def test_emulators_with_the_plain_reset_in_processes_equal_those_in_a_loop(fleet):
+    far, near = fleet("Berzerk", [0, 4], emulator="plain"), fleet("Berzerk", [0, 4], HostEnvs, emulator="plain")
+    assert np.array_equal(far.reset().frame, near.reset().frame)
+    theirs, ours = play(far, 400), play(near, 400)
+    assert same(theirs, ours)
+    assert any(ended for *_, ended in ours)
+
+
+def test_with_the_plain_reset_a_game_that_traces_have_changed_is_not_restored(fleet):
+    def played(steps):
+        envs, rng = fleet("Assault", [1], HostEnvs, emulator="plain"), np.random.default_rng(1)
+        envs.reset()
+        for n in range(1, steps + 1):
+            envs.step(rng.integers(0, 7, 1).astype(np.int32), n)
+        return envs.journal(0)
+
+    first, second = played(300), played(800)
+    assert (int(first["episode"]), int(second["episode"])) == (0, 1)
+    after = fleet("Assault", [1], HostEnvs, emulator="plain")
+    after.restore(0, first)
+    with pytest.raises(Refusal, match=r"^ALE/Assault-v5 does not repeat an episode from its seed and actions"):
+        fleet("Assault", [1], HostEnvs, emulator="plain").restore(0, second)
+
+
+def test_evaluation_with_the_plain_reset_begins_on_new_emulators():
+    """Those that are kept would have played before, and a run that is resumed would not find them so."""
+    kind = resolve("Berzerk", "plain")[0]
+    stage = Stage(kind, (0,), 2)
+    first = list(stage.play(1, lambda obs, t: np.full(obs.shape[:2], t % 18)))
+    assert stage.envs is None
+    assert first == list(stage.play(1, lambda obs, t: np.full(obs.shape[:2], t % 18)))
+
+
+def test_the_emulator_is_noted_where_it_is_not_the_usual_one(tmp_path):
+    usual, other = noted(*resolve("Pong")).said, noted(*resolve("Pong", "plain")).said
+    assert difference(usual, other) == "class was iterq.emulator:Atari and is iterq.emulator:PlainAtari"
+    assert difference({**usual, "class": ""}, {**other, "class": ""}) == ""
+    for env in ("CartPole-v1", "jax/CartPole-v1", "Pong,CartPole-v1"):
+        words = ["--env", env, "--preset", "paper", "--emulator", "plain", "--out", str(tmp_path / "none")]
+        with pytest.raises(Refusal, match=r"^emulator = plain is for Atari games, by their ids; (jax/)?CartPole-v1 is none$"):
+            command(["train", "dqn", *words])
+        assert not (tmp_path / "none").exists()
+    sizes = {"total-timesteps": 40, "learning-starts": 20, "buffer-size": 40, "features": 8, "batch-size": 2, "log-every": 40}
+    words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    assert (
+        command(["train", "dqn", "--env", "Pong", *words, "--emulator", "plain", "--no-tensorboard", "--out", str(tmp_path / "run")]) == 0
+    )
+    assert json.loads((tmp_path / "run" / "env.json").read_text()) == other
+    assert command(["resume", str(tmp_path / "run"), "--total-timesteps", "50"]) == 0  # its first game is a function of seed and actions
+    model = iterq.load(tmp_path / "run")
+    assert isinstance(model.env.make(), PlainAtari)
+    assert isinstance(model.playing("first").env.make(), PlainAtari)
+
+
 def test_a_dead_emulator_is_named(fleet):
     envs = fleet("Pong", [0, 1])
     envs.reset()
@@ -245,8 +361,6 @@ def test_signals_for_the_whole_group_do_not_stop_emulators(fleet):
 
 
 def test_a_run_is_evaluated_by_any_member_with_normalised_scores_and_a_video(tmp_path, capsys):
-    from iterq.cli import command
-
     run = tmp_path / "run"
     sizes = {"K": 2, "total-timesteps": 40, "learning-starts": 20, "buffer-size": 40, "features": 8, "batch-size": 2, "log-every": 40}
     words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]

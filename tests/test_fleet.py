@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 import iterq
 from iterq import checkpoint, loop
-from iterq.agents import ACT, SAMPLE, WORLD, address
+from iterq.agents import ACT, EVALUATE, SAMPLE, STARTS, WORLD, address
 from iterq.bellman import Transition, dqn
+from iterq.envs.base import PureEnv
 from iterq.envs.pure import cart_pole
-from iterq.envs.stepping import TRAINING, episode_seed
+from iterq.envs.stepping import EVALUATION, TRAINING, episode_seed
 from iterq.errors import Refusal
 from iterq.fleet import base, group, on_device, on_host, scanned, stepped
 from iterq.fleet.mapped import mapped, same_memory
@@ -306,6 +307,47 @@ def test_evaluation_is_on_time_and_changes_nothing(env, tmp_path):
         assert differing(states_of(model.learn(200, out=tmp_path / "run")), states("i-dqn", env, K=3, D=8, seeds=FLEET)) == []
     told = [(row["step"], row["seed"]) for row in metrics(tmp_path / "run") if "eval/mean_reward" in row]
     assert told == [(step, seed) for step in (0, 70, 140) for seed in FLEET]
+
+
+def glimpse() -> PureEnv:
+    """Its episodes are one step long and return where they began."""
+    reset = lambda key: jax.random.uniform(key, (1,))  # noqa: E731
+    return PureEnv("glimpse", 2, 1, reset, lambda state, action, key: (state, state[0], jnp.bool(True)), lambda state: state)
+
+
+def test_evaluations_begin_where_they_are_told_to():
+    found, roots = {}, [jax.random.key_data(jax.random.key(seed, impl="threefry2x32")) for seed in (0, 7)]
+
+    def starts(purpose, n):
+        return [[float(x) for x in jax.vmap(glimpse().reset)(jax.random.split(address(root, purpose, n), 3))[:, 0]] for root in roots]
+
+    for kind in ("varied", "same"):
+        with contextlib.closing(make("dqn", glimpse(), seeds=(0, 7), eval_every=30, eval_episodes=3, eval_starts=kind)) as model:
+            model.learn(60)
+            found[kind] = [(n, [played.returns for played in told]) for n, told in model.session.history]
+            assert [played.returns for played in model.evaluate(3).values()] == found[kind][0][1]  # those of step 0
+    assert found["varied"] == [(n, starts(STARTS, n)) for n in (0, 30, 60)]
+    assert found["same"] == [(n, starts(EVALUATE, 0)) for n in (0, 30, 60)]  # which is what there was before there was a choice
+    returns = [x for _, told in found["varied"] for agent in told for x in agent]
+    assert len(set(returns)) == len(returns) == 18
+
+
+def test_evaluations_on_hosts_begin_where_they_are_told_to():
+    played, at = {}, []
+
+    class Noting(gymnasium.Wrapper):
+        def reset(self, *, seed=None, options=None):
+            at.append(seed)
+            return super().reset(seed=seed)
+
+    for kind in ("varied", "same"):
+        at.clear()
+        make_one = lambda: Noting(gymnasium.make(HOSTED))  # noqa: E731
+        with contextlib.closing(make("dqn", make_one, eval_every=30, eval_episodes=2, eval_starts=kind)) as model:
+            model.learn(60)
+        played[kind] = [seed for seed in at if seed not in {episode_seed(0, TRAINING, i) for i in range(60)}]
+    assert played["varied"] == [episode_seed(0, EVALUATION, 2 * n + e) for n in (0, 30, 60) for e in range(2)]
+    assert played["same"] == [episode_seed(0, EVALUATION, e) for _ in range(3) for e in range(2)]
 
 
 @pytest.mark.usefixtures("compiled_quickly")

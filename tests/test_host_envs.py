@@ -310,6 +310,22 @@ def test_evaluation_plays_the_same_episodes_every_time():
     assert stacked == first
 
 
+def test_evaluation_plays_the_episodes_of_the_numbers_that_it_is_given():
+    made = []
+
+    class Seen(Script):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+    stage = Stage(host_env(Seen), (5, 6), 2)
+    for first in (0, 400, 400):
+        made.clear()
+        assert len(list(stage.play(1, lambda obs, t: np.zeros(obs.shape[:2], int), first))) == 4
+        expected = [[episode_seed(seed, EVALUATION, number)] for seed in (5, 6) for number in (first, first + 1)]
+        assert [env.seeds for env in made] == expected
+
+
 def test_evaluation_names_the_environment_that_raises_and_closes_them_all():
     made = []
 

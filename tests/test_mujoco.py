@@ -106,13 +106,14 @@ def test_evaluation_in_processes_that_are_kept_changes_nothing(looking, monkeypa
     apart = host_env("Hopper-v5")
     here, there = Stage(apart._replace(apart=None), (0, 5), 3), Stage(apart, (0, 5), 3)
     try:
-        first, second = list(there.play(1, choose)), list(there.play(1, choose))
+        first, other, second = (list(there.play(1, choose, number)) for number in (0, 6, 0))
         assert there.envs
         assert [worker.process.poll() for worker in there.envs.workers] == [None] * 6  # waiting at a pipe, since they rest most of the time
         assert not there.envs.looking
     finally:
         there.close()
     assert first == second == list(here.play(1, choose))
+    assert first != other == list(here.play(1, choose, 6))
     assert here.envs is None
     assert len({length for _, _, length in first}) > 2  # some rest while others play on
 

@@ -92,6 +92,12 @@ def test_points_are_epochs_of_the_protocol_or_evenly_spaced(tmp_path):
     np.testing.assert_allclose(values, [np.mean([0.1 * n for n in range(k - 190, k + 1, 10)]) for k in range(200, 1001, 200)])
     sparse = log._replace(steps=np.array([5.0, 35.0]), values=np.array([1.0, 2.0]), seconds=None)
     np.testing.assert_array_equal(curve(sparse, "return", 10, by_epochs=False)[0], [1, 1, 1])
+    before = log._replace(steps=np.array([0.0, 10.0, 18.0]), values=np.array([-5.0, 1.0, 2.0]), seconds=None)
+    # What was seen before anything was learned belongs to no point; the last that was seen of a metric is one.
+    np.testing.assert_array_equal(curve(before, "eval", 10, by_epochs=False)[0], [1, 2])
+    np.testing.assert_array_equal(curve(before, "return", 10, by_epochs=False)[0], [1])
+    alone = log._replace(steps=np.zeros(1), values=np.array([-5.0]), seconds=None)
+    assert curve(alone, "eval", 10, by_epochs=False)[0].size == 0
     assert [point_width(x) for x in (0, 70, 1_000, 24_000, 1e6, 30e6)] == [1, 1, 10, 250, 10_000, 500_000]
     assert [point_width(1e6, apart) for apart in (200, 50_000, 60_000)] == [10_000, 50_000, 100_000]
 

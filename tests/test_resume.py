@@ -296,6 +296,20 @@ def test_a_finished_run_with_more_steps_is_one_longer_run(env, tmp_path, cached,
     assert_equal_runs(run, whole(f"i-dqn, {env}"))
 
 
+def test_a_killed_run_of_epochs_ends_where_it_would_have(tmp_path, cached):
+    steps = SMALL.index("--total-timesteps")
+    words = ["train", *CASES["i-dqn, CartPole-v1"], *SMALL[:steps], *SMALL[steps + 2 :], "--epochs", "4", "--epoch-steps", "120", "--out"]
+    finish([*words, tmp_path / "whole"], cached)
+    run = tmp_path / "run"
+    kill([*words, run], cached, Blow("episodes", 3))
+    kill(["resume", run], cached, Blow("write", 3))
+    finish(["resume", run], cached)
+    ours, theirs = contents(run), contents(tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+    assert max(row["step"] for row in ours["metrics.jsonl"]) > 480
+
+
 def test_the_cache_of_these_tests_changes_nothing(tmp_path, cached, whole):
     case = f"i-dqn, {PURE}"
     plain = {name: value for name, value in cached.items() if not name.startswith("JAX_")}

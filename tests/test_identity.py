@@ -68,7 +68,9 @@ def test_two_words_for_one_thing_are_one_identity():
     assert len({config_hash(dataclasses.replace(one, reduce=word)) for word in ("auto", "mean", "sum")}) == 1
     soft = configure("i-sac")
     assert config_hash(dataclasses.replace(soft, dropout_masks="shared")) == config_hash(soft)  # without dropout
-    assert config_hash(dataclasses.replace(soft, dropout_masks="shared", dropout=0.1)) != config_hash(dataclasses.replace(soft, dropout=0.1))
+    assert config_hash(dataclasses.replace(soft, dropout_masks="shared", dropout=0.1)) != config_hash(
+        dataclasses.replace(soft, dropout=0.1)
+    )
     # i-DQN has no atoms and no dropout
     assert config_hash(dataclasses.replace(config, atoms=7, dropout=0.5)) == config_hash(config)
 

@@ -1,11 +1,13 @@
 """Runs in several processes, each with a share of them: one Python thread serves the environments of a process, and this gives them more.
 
-A process is told by its standard input what to do, and says on its standard output, in lines of JSON, how far it is and how it went. On a
-GPU they take turns unless NVIDIA's multi-process service is on (`nvidia-cuda-mps-control -d`).
+A process is told by its standard input what to do, and says on its standard output, in lines of JSON, how far it is and how it went.
+Where there are several GPUs, processes go round them. Those on one GPU take turns unless NVIDIA's multi-process service is on
+(`nvidia-cuda-mps-control -d`).
 """
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import select
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +28,7 @@ from iterq.stopping import stopping
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 COMMAND = [sys.executable, "-m", "iterq.apart"]
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU's memory, which a process takes when it starts
+VISIBLE, OF_JAX = "CUDA_VISIBLE_DEVICES", "JAX_CUDA_VISIBLE_DEVICES"  # names of GPUs, and a choice among these
 
 
 class Child:
@@ -53,15 +56,33 @@ def _words(lines: Iterable[str | bytes]) -> dict[str, Any]:
     return said
 
 
+def gpus() -> int:
+    """How many NVIDIA GPUs there are, found out without touching them: a process that has used one keeps some of its memory."""
+    return sum(path.name.removeprefix("nvidia").isdigit() for path in Path("/dev").glob("nvidia*"))
+
+
+def places(count: int, given: Mapping[str, str], gpus: int) -> list[dict[str, str]]:
+    """The environment variables of `count` processes, out of the `given` ones, on a machine with so many GPUs.
+
+    Each sees one of the GPUs that are visible, in turn, and takes its share of that one's memory. What the user has said is kept to.
+    """
+    said = given[VISIBLE].split(",") if VISIBLE in given else map(str, range(gpus))
+    names = list(itertools.takewhile(lambda name: name.strip() not in ("", "-1"), said))  # the first that is none ends the list
+    if len(names) < 2 or OF_JAX in given:
+        return [{FRACTION: f"{0.9 / count:.3f}", **given}] * count
+    beside = [len(range(i % len(names), count, len(names))) for i in range(count)]
+    return [{FRACTION: f"{0.9 / beside[i]:.3f}", **given, VISIBLE: names[i % len(names)]} for i in range(count)]
+
+
 def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dict[str, Any]]:
     """`runs.go_on` with a share of the runs in each of `processes`. If one fails, the others come to rest before that is raised."""
     names = list(runs)
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
-    environment = {FRACTION: f"{0.9 / len(shares):.3f}", **os.environ}
+    variables = places(len(shares), os.environ, gpus())
     with stopping() as stop, contextlib.ExitStack() as bars:
         # What comes before a process can listen waits until it does.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        children = [Child(_start(runs, share, new, len(shares), environment)) for share in shares]
+        children = [Child(_start(runs, share, new, len(shares), mine)) for share, mine in zip(shares, variables, strict=True)]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         told: set[Child] = set()
         advance, done = None, 0

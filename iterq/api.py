@@ -25,6 +25,7 @@ from iterq.envs import noted, resolve
 from iterq.envs.base import Spec
 from iterq.errors import Refusal
 from iterq.fleet import Evaluation, Fleet, fleet, place
+from iterq.keys import bare
 from iterq.loop import Callback, Session, Summary
 from iterq.presets import configure, preset_for
 from iterq.progress import shown, silent
@@ -189,7 +190,7 @@ def load(path: str | Path, env: Any = None, network: Mapping[str, Any] | None = 
 
 
 def _filled(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
-    like = jax.eval_shape(lambda: {f"seed-{seed}": model.agent.init(jnp.uint32(seed)) for seed in model.config.seeds})
+    like = jax.eval_shape(lambda: bare({f"seed-{seed}": model.agent.init(jnp.uint32(seed)) for seed in model.config.seeds}))
     learners = checkpoint.fill(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like), arrays, str(path))
     model.learners = [learners[f"seed-{seed}"] for seed in model.config.seeds]
     return model

@@ -25,6 +25,7 @@ import safetensors.numpy
 
 from iterq.errors import Refusal
 from iterq.fleet import Fleet
+from iterq.keys import bare
 from iterq.replay import Replay
 from iterq.store import flush, write_json
 
@@ -43,8 +44,9 @@ class Checkpoint(NamedTuple):
 
 
 def named(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a tree by their path, such as `learner.chain.online.torso`."""
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+    """The leaves of a tree by their path, such as `learner.chain.online.torso`; of typed keys, their words."""
+    leaves = jax.tree_util.tree_leaves_with_path(bare(tree))
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in leaves}
 
 
 def save(run: Path, fleet: Fleet, config_hash: str, marks: dict[str, Any], elapsed: float) -> Path:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from iterq.keys import bare, typed
+
 LARGE = 1 << 16  # elements: a layer of 256 x 256 has a place of its own
 MIDDLING = 5_000  # elements: on a GPU, a matrix product needs such a layer by itself, and would have it copied out of the vector first
 
@@ -30,14 +32,17 @@ class Packer(NamedTuple):
 
 
 def packer(example: Any, large: int = LARGE) -> Packer:
-    """For trees with the structure, shapes and 32-bit types of `example`; leaves of `large` elements and more keep their place."""
-    leaves, structure = jax.tree.flatten(example)
+    """For trees with the structure, shapes and 32-bit types (or typed keys) of `example`.
+
+    Leaves of `large` elements and more keep their place.
+    """
+    leaves, structure = jax.tree.flatten(jax.eval_shape(bare, example))
     if any(jnp.dtype(x.dtype).itemsize != 4 for x in leaves):
         raise TypeError("only 32-bit arrays can be packed")
     small = [math.prod(x.shape) < large for x in leaves]
 
     def pack(tree: Any) -> Packed:
-        arrays = [jnp.asarray(x) for x in jax.tree.leaves(tree)]
+        arrays = [jnp.asarray(x) for x in jax.tree.leaves(bare(tree))]
         words = [jax.lax.bitcast_convert_type(x, jnp.int32).reshape(-1) for x, is_small in zip(arrays, small, strict=True) if is_small]
         return Packed(jnp.concatenate(words), [x for x, is_small in zip(arrays, small, strict=True) if not is_small])
 
@@ -50,6 +55,6 @@ def packer(example: Any, large: int = LARGE) -> Packer:
                 at += size
             else:
                 found.append(next(large))
-        return jax.tree.unflatten(structure, found)
+        return typed(jax.tree.unflatten(structure, found), example)
 
     return Packer(pack, unpack)

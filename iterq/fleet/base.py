@@ -22,6 +22,7 @@ import numpy as np
 from iterq.agents import SAMPLE_TO_DIAGNOSE, Agent, Learner
 from iterq.config import Config
 from iterq.envs.stepping import Episode
+from iterq.keys import bare, typed
 from iterq.programs import program
 from iterq.replay import Memory, record
 
@@ -131,9 +132,9 @@ class Fleet:
         return [run(jnp.array(lane if wide() else lane[0], jnp.uint32)) for lane in self.lanes]
 
     def of(self, trees: list[Any], s: int) -> Any:
-        """The tree of agent `s` out of those of all lanes, on the host."""
+        """The tree of agent `s` out of those of all lanes, on the host, with the words of typed keys (iterq/keys.py)."""
         lane, j = self._where[s]
-        return jax.tree.map(lambda x: np.asarray(x[j] if wide() else x), trees[lane])
+        return jax.tree.map(lambda x: np.asarray(x[j] if wide() else x), bare(trees[lane]))
 
     def each(self, trees: list[Any]) -> list[Any]:
         """`of` every agent; an array of a lane crosses once for all of its agents, each of which would take as long."""
@@ -143,7 +144,8 @@ class Fleet:
     def put(self, trees: list[Any], s: int, tree: Any) -> None:
         """Put the tree of agent `s` back where `of` found it."""
         lane, j = self._where[s]
-        trees[lane] = jax.tree.map(lambda x, new: x.at[j].set(new) if wide() else jnp.asarray(new), trees[lane], tree)
+        found = jax.tree.map(lambda x, new: x.at[j].set(new) if wide() else jnp.asarray(new), bare(trees[lane]), bare(tree))
+        trees[lane] = typed(found, trees[lane])
 
     @property
     def n(self) -> int:

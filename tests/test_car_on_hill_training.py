@@ -216,7 +216,7 @@ def test_the_paper_passes_its_own_bands_and_a_violated_theorem_does_not():
     full = {K: hand_made(K, 0.1, seeds=20) for K in many.K}
     judged = judge(many, full, {})
     assert judged.passed
-    assert sum(q.passed is True for q in judged.quantities) == 4 * 5 + 4
+    assert sum(q.passed is True for q in judged.quantities) == 4 * 5 + 2 + 2 * 4
     late = {K: {**d, "loss": {rho: np.full((20, 40), float(K)) for rho in ("uniform", "samples")}} for K, d in full.items()}
     assert not judge(many, late, {}).passed
     # Another problem than the paper's is not judged by the paper's bands, but the theorem always is.

@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from iterq.report import figures
 from iterq.report.compare import comparison
 from iterq.report.scores import EVALUATION, Log, Source
 from iterq.report.stats import Estimate
+from iterq.report.verdicts import compare_pairs
 from iterq.reproduce import atari
 from iterq.reproduce.claims import Claim, Level, judge
 
@@ -119,3 +121,29 @@ def test_a_mark_is_drawn_at_its_step(tmp_path, monkeypatch):
     figures.draw_panels(tmp_path, "x", {"T": {"a": (x, found)}}, ["y"], marks={"a": (200_000, 900_000)})
     (stars,) = [line for line in drawn[0].axes[0].lines if line.get_marker() == "*"]
     assert (stars.get_xdata().tolist(), stars.get_ydata().tolist()) == ([200.0], [1.0])
+
+
+def test_pairs_are_told_apart_by_the_signs_of_their_differences():
+    rng = np.random.default_rng(5)
+    start = rng.normal(0, 100, 6)  # which two methods share, and which hides them from a test that does not know
+    other = start + np.array([1.0, 2, 1, 3, 1, 2])
+    found = compare_pairs(other, start, margin=5)
+    # All 2⁶ signs: only all plus and all minus are as extreme.
+    assert found.p == pytest.approx(2 / 64, abs=0.01)
+    assert (found.word, found.difference) == ("better, by less than 5", pytest.approx(10 / 6))
+    turned = compare_pairs(start, other, margin=5)
+    assert (turned.word, turned.p, turned.low) == ("worse, by less than 5", found.p, pytest.approx(-found.high))
+    assert compare_pairs(start, start, margin=5).word == "equal within 5"
+    assert compare_pairs(other[:4], start[:4], margin=5).word == "cannot tell at 4 seeds"  # 2 of 16
+    assert compare_pairs(other + 50, start, margin=5).word == "better"
+    with pytest.raises(ValueError, match="must be pairs"):
+        compare_pairs(other, start[:3], margin=5)
+
+
+@pytest.mark.parametrize("seeds", [5, 20])
+def test_pairs_of_one_method_are_called_different_in_at_most_one_of_twenty(seeds):
+    rng, draws = np.random.default_rng(seeds), 400
+    found = [compare_pairs(rng.standard_t(3, seeds), rng.standard_t(3, seeds), margin=1, permutations=500) for _ in range(draws)]
+    wrong = sum(v.better or v.worse for v in found)
+    # The 99 % interval of the rate must not lie wholly above 5 %.
+    assert binomtest(wrong, draws).proportion_ci(0.99).low <= 0.05

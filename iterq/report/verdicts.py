@@ -147,3 +147,25 @@ def reaches(scores: Scores, level: float, aggregate: Aggregate = iqm, resamples:
     p = 2 * min((found < 0).mean(), (found >= 0).mean()) if seeds > 1 else 1.0
     word = "reaches" if better else "falls short" if worse else cannot_tell(seeds)
     return Verdict(word, float(aggregate(runs, sizes)) - level, low, high, float(p), 1.0, seeds, None, better, worse, False)
+
+
+def compare_pairs(a: np.ndarray, b: np.ndarray, margin: float, permutations: int = PERMUTATIONS, seed: int = SEED) -> Verdict:
+    """Whether the mean of a (runs,) is better than that of b where run i of both began alike, such as from the same network.
+
+    What chance could have turned round is then the sign of every single difference: the same three tests, by changes of sign.
+    """
+    (x, y), n = checked([a, b]), len(a)
+    if n != len(y) or not 0 < margin < LARGEST or permutations < 1:
+        raise ValueError("a and b must be pairs, and the margin and the number of permutations must be positive")
+    found, rng = x - y, np.random.default_rng(seed)
+    signs = np.concatenate([np.ones((1, n)), rng.choice((-1.0, 1.0), (permutations, n))])
+    shifted = found + margin * np.array([[0], [1], [-1]])
+    gaps = signs @ shifted.T / n
+    strength = np.stack([np.abs(gaps[:, 0]), gaps[:, 1], -gaps[:, 2]])
+    p, *sides = (strength >= strength[:, :1] - 1e-12 * np.abs(shifted).max()).mean(1)
+    low, high = map(float, interval(found[rng.integers(0, n, (RESAMPLES, n))].mean(1)))
+    value, equal = float(found.mean()), bool(max(sides) <= SIGNIFICANCE and -margin < low and high < margin)
+    better, worse = (bool(p <= SIGNIFICANCE and min(sign * x for x in (value, low, high)) > 0) for sign in (1, -1))
+    side = ("better" if better else "worse") + f", by less than {margin:g}" * equal
+    word = side if better or worse else f"equal within {margin:g}" if equal else cannot_tell(n)
+    return Verdict(word, value, low, high, float(p), float(max(sides)), n, None, better, worse, equal)

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from iterq.report.verdicts import compare_pairs
 from iterq.reproduce.base import Quantity, Result
 from iterq.reproduce.car_on_hill.table import PAPER, Rows
 
 TABLE_SEED = 11
 EARLY = 20  # Bellman iterations that count as early: half of them, and about as many as the task needs
 ENOUGH = 10  # seeds from which on a mean over seeds is judged
+NEAR_ERRORS, NEAR_LOSS = 0.05, 0.005  # within which means over seeds count as equal: about a hundredth of what they are
 LABELS = {
     "not_decreasing": "CSAE does not decrease [%]",
     "mean_decrease": "mean decrease of the CSAE [1e-4]",
@@ -67,10 +69,21 @@ def judge(config: Any, done: dict[int, dict[str, Any]], seconds: dict[str, float
         if at is not None:
             trend(f"mean decrease, seed {TABLE_SEED}", [done[K]["rows"].mean_decrease[at] for K in sizes], "grows with every K", True)
             trend(f"sum of errors, seed {TABLE_SEED}", [done[K]["errors"][at].sum() for K in sizes], "falls with every K", True)
-        many = len(config.seeds) >= ENOUGH
-        trend("sum of errors, all seeds", [done[K]["errors"].sum(1).mean() for K in sizes], "falls with every K", many)
-        early = [done[K]["loss"]["uniform"][:, :EARLY].mean() for K in sizes]
-        trend(f"performance loss over k <= {EARLY}, all seeds", early, "falls with every K", many)
+        early = {K: d["loss"]["uniform"][:, :EARLY].mean(1) for K, d in done.items()}
+        # "The sum decreases as K increases"; "for higher values of K, we obtain lower performance losses after only a few iterations".
+        for what, of_seeds, margin, pairs in (
+            ("sum of errors", {K: d["errors"].sum(1) for K, d in done.items()}, NEAR_ERRORS, itertools.pairwise(sizes)),
+            (f"performance loss over k <= {EARLY}", early, NEAR_LOSS, ((sizes[0], larger) for larger in sizes[1:])),
+        ):
+            for K, larger in pairs:
+                # Both began from the same networks, seed by seed.
+                v = compare_pairs(of_seeds[K], of_seeds[larger], margin)
+                passed = True if v.better else False if v.worse or v.equal else None
+                band = f"smaller; equal within {margin:g}"
+                said = v.word.replace("better", "smaller").replace("worse", "larger")
+                judged = passed if faithful and len(config.seeds) >= ENOUGH else None
+                name = f"{what}, K={larger} against K={K}, all seeds"
+                quantities.append(Quantity(name, -v.difference, None, None, band, judged, -v.high, -v.low, said))
     for K, d in done.items():
         total = d["errors"].sum(1)
         add(f"sum of approximation errors, K={K}, all seeds", total.mean(), None, "", None, total.std())

@@ -118,7 +118,7 @@ def go_on_apart(runs: dict[Path, Config], new: bool, processes: int) -> list[dic
 
 
 def rate_apart(settings: Config) -> float:
-    """`training.steps_per_second` in a process of its own: one that has used a GPU keeps its memory from others until it ends."""
+    """`rates.steps_per_second` in a process of its own: one that has used a GPU keeps its memory from others until it ends."""
     order = json.dumps({"measure": dataclasses.asdict(settings), "processes": 1})
     child = subprocess.run(COMMAND, input=order, stdout=subprocess.PIPE, text=True)
     died = f"a process that measured a rate has died (exit code {child.returncode})"
@@ -177,7 +177,7 @@ def _outlive_nobody(parent: int) -> None:
 def main() -> None:
     """The other side."""
     from iterq.envs.workers import Workers
-    from iterq.reproduce.training import steps_per_second
+    from iterq.rates import steps_per_second
     from iterq.runs import go_on
     from iterq.store import config_from
 

@@ -10,10 +10,10 @@ import pytest
 from iterq import cli, runs
 from iterq.errors import Refusal
 from iterq.games import games
+from iterq.kept import place_of, train
 from iterq.presets import configure
 from iterq.reproduce import EXPERIMENTS, atari, classic, mujoco, suite
 from iterq.reproduce.claims import Claim
-from iterq.reproduce.training import place_of, train
 from iterq.store import CONFIG, write_json
 
 EVERY = (*atari.ALL, *mujoco.ALL, *classic.ALL)

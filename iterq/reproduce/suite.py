@@ -12,15 +12,16 @@ from typing import Any, ClassVar
 from iterq.apart import rate_apart
 from iterq.config import Seeds
 from iterq.errors import Refusal
+from iterq.kept import finished, place_of, train
 from iterq.options import among
 from iterq.presets import PRESETS, configure
+from iterq.rates import say_hours, steps_per_second
 from iterq.report.compare import Comparison, comparison
 from iterq.report.findings import Beside
 from iterq.report.published import published
 from iterq.report.scores import RETURN, read_run
 from iterq.reproduce.base import Quantity, Result, Stopwatch
 from iterq.reproduce.claims import Claim, Level, Marks, judge
-from iterq.reproduce.training import finished, place_of, say_hours, steps_per_second, train
 
 OURS = "The paper does not name these tasks; they are ours."
 

@@ -1,5 +1,6 @@
 """Base algorithms and networks of one's own: what does not go together is refused before anything is written."""
 
+import contextlib
 import re
 
 import flax.linen as nn
@@ -13,6 +14,7 @@ from gymnasium import spaces
 import iterq
 from iterq.bellman import dqn
 from iterq.errors import Refusal
+from iterq.fleet import fleet
 from iterq.networks import MLP, Linear
 from iterq.presets import configure
 from tests.test_train_cli import command
@@ -143,7 +145,7 @@ def test_a_convolutional_network_of_ones_own_trains_on_colour_images_and_is_kept
 
 @pytest.mark.parametrize(("algorithm", "env"), [("dqn", "jax/Chain"), ("dqn", "CartPole-v1"), ("sac", "Pendulum-v1")])
 def test_the_learning_rate_of_an_own_optimiser_is_not_made_up(algorithm, env):
-    own = iterq.make(algorithm, env, optimiser=optax.sgd(1e-3), **SMALL).learn(40)
-    ours = iterq.make(algorithm, env, learning_rate=0.25, **SMALL).learn(40)
-    assert "train/learning_rate" not in own.session.fleet.metrics()[0]
-    assert ours.session.fleet.metrics()[0]["train/learning_rate"] == 0.25
+    for told, given in ((None, {"optimiser": optax.sgd(1e-3)}), (0.25, {"learning_rate": 0.25})):
+        model = iterq.make(algorithm, env, **given, **SMALL)
+        with contextlib.closing(fleet(model.agent, model.env, (0,))) as members:
+            assert members.metrics()[0].get("train/learning_rate") == told

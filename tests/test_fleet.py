@@ -35,7 +35,6 @@ TINY = {
     "seeds": (0,),
     "features": (8,),
     "batch_size": 8,
-    "quantiles": 4,
     "n_step": 3,
     "learning_rate": 1e-2,
     "learning_starts": 40,

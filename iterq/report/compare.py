@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from iterq.errors import Refusal
 from iterq.games import references
-from iterq.report import scores as logs
 from iterq.report.foreign import is_foreign, read_foreign
 from iterq.report.labels import labelled
-from iterq.report.scores import EVALUATION, RETURN, Source, normaliser
+from iterq.report.scores import EPOCH, EVALUATION, RETURN, Source, normaliser, point_width, read_run, runs_in
+from iterq.report.scores import curve as on_points
 
 FEW = 5  # fewer seeds than this are worth a warning
 
@@ -72,11 +71,11 @@ def collected(paths: Sequence[Path], metric: str) -> tuple[list[Source], list[st
     for path in paths:
         if not path.exists():
             raise Refusal(f"{path} does not exist")
-        runs = logs.runs_in(path) if path.is_dir() else []
+        runs = runs_in(path) if path.is_dir() else []
         files = [] if runs else [path] if is_foreign(path) else sorted(filter(is_foreign, path.rglob("*")))
         if not runs and not files:
             raise Refusal(f"{path} holds no run of iterq, and nothing else that a report can be made from")
-        sources += [logs.read_run(run, metric) for run in runs] + [x for file in files for x in read_foreign(file, metric)]
+        sources += [read_run(run, metric) for run in runs] + [x for file in files for x in read_foreign(file, metric)]
     return sources, [f"{source.name}: {text}" for source in sources for text in source.warnings]
 
 
@@ -89,12 +88,11 @@ def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", gro
 def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = ()) -> Comparison:
     """Methods by the labels of `sources`, on the tasks that these name."""
     warnings = list(warnings)
-    on_atari = all(source.task in references() for source in sources)
     steps = [log.steps for source in sources for log in source.logs if log.steps.size]
     longest = max((float(x[-1]) for x in steps), default=0)
     apart = max((float(np.median(np.diff(x))) for x in steps if len(x) > 1), default=0)
-    by_epochs = on_atari and (epoch > 0 or longest >= logs.EPOCH)
-    width = epoch or (logs.EPOCH if by_epochs else logs.point_width(longest, apart))
+    by_epochs = all(source.task in references() for source in sources) and (epoch > 0 or longest >= EPOCH)
+    width = epoch or (EPOCH if by_epochs else point_width(longest, apart))
     curves: dict[str, dict[str, Curve]] = {}
     for label, task in dict.fromkeys((source.label, source.task) for source in sources):
         found = _curve([s for s in sources if (s.label, s.task) == (label, task)], metric, width, by_epochs, warnings)
@@ -121,7 +119,7 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
                     f"{source.label} on {source.task} has several agents with seed {log.seed}: they are taken for different ones"
                 )
             # What comes from elsewhere is at its points already.
-            agents[name] = logs.curve(log, metric if source.status != "given" else "", width, by_epochs)
+            agents[name] = on_points(log, metric if source.status != "given" else "", width, by_epochs)
             if not len(agents[name][0]) and source.status != "running":
                 warnings.append(f"seed {log.seed} of {source.name} has no point and is left out")
     agents = {name: found for name, found in agents.items() if len(found[0])}
@@ -130,8 +128,8 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
     lengths = [len(values) for values, _ in agents.values()]
     least, most = min(lengths), max(lengths)
     if least < most:
-        of = f"{sources[0].label} on {sources[0].task}"
-        warnings.append(f"agents of {of} have gone unequally far: {least * width:,} to {most * width:,} steps; the least counts")
+        far = f"unequally far: {least * width:,} to {most * width:,} steps; the least counts"
+        warnings.append(f"agents of {sources[0].label} on {sources[0].task} have gone {far}")
     values, seconds = (np.array([found[i][:least] for found in agents.values()]) for i in range(2))
     start = np.isnan(values).any(0).sum()  # before the first episodes have ended
     steps = width * np.arange(start + 1, least + 1)
@@ -140,7 +138,7 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
 
 def _comparable(curves: dict[str, dict[str, Curve]], baseline: str, metric: str) -> tuple[str, dict[str, dict[str, np.ndarray]]]:
     tasks = {task for found in curves.values() for task in found}
-    finals = {task: curves[baseline][task].values[:, -1] for task in tasks if baseline and task in curves[baseline]}
+    finals = {task: curve.values[:, -1] for task, curve in curves.get(baseline, {}).items()}
     units = {task: normaliser(task, finals.get(task)) for task in tasks}
     if metric in (RETURN, EVALUATION) and tasks and all(units.values()):
         of_human = all(task in references() for task in tasks)
@@ -154,8 +152,8 @@ def _comparable(curves: dict[str, dict[str, Curve]], baseline: str, metric: str)
 
 def _doubts(curves: dict[str, dict[str, Curve]], sources: list[Source], unit: str, baseline: str) -> list[str]:
     """What a careful reader would ask."""
-    sizes = [(len(curve.seeds), label) for label, tasks in curves.items() for curve in tasks.values()]
-    fewest, of = min(sizes, key=itemgetter(0), default=(FEW, ""))
+    sizes = [(label, len(curve.seeds)) for label, tasks in curves.items() for curve in tasks.values()]
+    of, fewest = min(sizes, key=lambda size: size[1], default=("", FEW))
     steps = {label: {task: int(curve.steps[-1]) for task, curve in tasks.items()} for label, tasks in curves.items()}
     ends = {task: {label: x[task] for label, x in steps.items() if task in x} for found in steps.values() for task in found}
     ids = {source.task: {str(s.config["env"]) for s in sources if s.task == source.task and s.config} for source in sources}

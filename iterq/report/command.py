@@ -201,12 +201,16 @@ def _videos(c: Comparison) -> Iterable[dict[str, str]]:
 def write_tables(c: Comparison, folder: Path, drawn: Findings, timed: Curves) -> None:
     """What is drawn, as CSVs. timed: curves over all tasks, along hours."""
     on_tasks = [(label, task, curve) for label, tasks in c.curves.items() for task, curve in tasks.items()]
-    agents = [
-        ((label, task, seed), curve.steps, y) for label, task, curve in on_tasks for seed, y in zip(curve.seeds, curve.values, strict=True)
-    ]
     ends = ("value", "low", "high")
     tables = {  # name: header, and columns by what they are of
-        "curves": (("label", "task", "seed", "step", c.metric), {key: (steps.astype(int), y) for key, steps, y in agents}),
+        "curves": (
+            ("label", "task", "seed", "step", c.metric),
+            {
+                (label, task, seed): (curve.steps.astype(int), values)
+                for label, task, curve in on_tasks
+                for seed, values in zip(curve.seeds, curve.values, strict=True)
+            },
+        ),
         "tasks": (
             ("label", "task", "step", *ends),
             {(label, task): (curve.steps.astype(float), *drawn.by_task[task][label][1]) for label, task, curve in on_tasks},

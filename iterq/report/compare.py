@@ -141,8 +141,7 @@ def _comparable(curves: dict[str, dict[str, Curve]], baseline: str, metric: str)
     finals = {task: curve.values[:, -1] for task, curve in curves.get(baseline, {}).items()}
     units = {task: normaliser(task, finals.get(task)) for task in tasks}
     if metric in (RETURN, EVALUATION) and tasks and all(units.values()):
-        of_human = all(task in references() for task in tasks)
-        unit = "human-normalised return" if of_human else f"return relative to the final one of {baseline}"
+        unit = "human-normalised return" if tasks <= references().keys() else f"return relative to the final one of {baseline}"
     elif len(tasks) == 1:
         unit, units = metric, dict.fromkeys(tasks, lambda x: x)
     else:

@@ -122,8 +122,7 @@ def tensorboard(path: Path) -> Found:
 
     events = EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
-    scalars = events.Tags()["scalars"]
-    tag = next((tag for tag in TAGS if tag in scalars), None)
+    tag = next((tag for tag in TAGS if tag in events.Tags()["scalars"]), None)
     if tag is None:
         raise Refusal(f"{path} has none of the scalars {', '.join(TAGS)}")
     steps, values, seconds = np.array([(row.step, row.value, row.wall_time) for row in events.Scalars(tag)]).T

@@ -15,8 +15,10 @@ def labelled(sources: list[Source], group: tuple[str, ...] = ()) -> list[Source]
     unnamed = [source.config for source in sources if not source.label]
     if odd := [name for name in group if not any(name in config for config in unnamed)]:
         raise Refusal(f"--group: no run has a setting {odd[0]!r}")
-    algorithms = {config.get("algorithm", "?") for config in unnamed}
-    differences = {name: differing([config for config in unnamed if config.get("algorithm", "?") == name]) for name in algorithms}
+    differences = {
+        name: differing([config for config in unnamed if config.get("algorithm", "?") == name])
+        for name in {config.get("algorithm", "?") for config in unnamed}
+    }
 
     def label(config: dict[str, Any]) -> str:
         algorithm = config.get("algorithm", "?")

@@ -130,8 +130,8 @@ def _metrics(path: Path, metric: str, warnings: list[str]) -> Rows:
         seed = str(int(row["seed"]))
         last[seed] = row.get("time/time_elapsed", last.get(seed, math.nan))
         if name in row:
-            value = math.nan if row[name] is None else float(row[name])
-            found.setdefault(seed, []).append((int(row["step"]), value, last[seed]))
+            seen = (int(row["step"]), math.nan if row[name] is None else float(row[name]), last[seed])
+            found.setdefault(seed, []).append(seen)
 
     found = _read(path, take, warnings)
     if not found:

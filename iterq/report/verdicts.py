@@ -81,7 +81,7 @@ def enough(error: float, margin: float, sizes: np.ndarray) -> int | None:
     return max(least, ceil(n * n / (n - 1) * ratio**2 + 1)) if sizes.min() > 1 and 0 < ratio < 1e4 else None
 
 
-def judged(gaps: np.ndarray, largest: float, ends: Sequence[float], margin: float, seeds: int, needed: int | None) -> Verdict:
+def judged(gaps: np.ndarray, largest: float, ends: Sequence[np.ndarray], margin: float, seeds: int, needed: int | None) -> Verdict:
     """What three tests and the interval say.
 
     gaps: (3, 1 + permutations) differences, as found and after each permutation: of the runs as they are, with the margin added to those

@@ -1,4 +1,4 @@
-"""How often verdicts are wrong, and how often they see what is there, on simulated scores: the tables of docs/verdicts.md.
+"""How often verdicts are wrong, and how often they see what is there, on simulated scores: the tables of docs/verdicts.md (five minutes).
 
 python bench/verdicts.py
 """

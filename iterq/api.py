@@ -36,7 +36,12 @@ FORMAT = 1
 
 
 class Model:
-    """A trained or trainable agent per seed. `network`: parts of your own; `optimiser`: any optax transformation."""
+    """A trained or trainable agent per seed.
+
+    network: parts of your own. The first of them sees an image as (height, width, channels) and anything else as a vector, both float32,
+        bytes scaled to [0, 1]; stacked frames are channels.
+    optimiser: any optax transformation.
+    """
 
     def __init__(self, config: Config, env: Any, network: Mapping[str, Any] | None = None, optimiser: Any = None) -> None:
         self.env, self.spec = resolve(env, config.emulator) if not isinstance(env, Spec) else (None, env)

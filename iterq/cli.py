@@ -194,7 +194,8 @@ def show(result: Any) -> None:
         if q.band:
             passed = {True: "pass", False: "FAIL", None: "not judged"}[q.passed]
             around = f" [{q.low:.3g}, {q.high:.3g}]" if q.low is not None else f" ± {q.spread:.2g}" if q.spread is not None else ""
-            said = passed if not q.verdict or q.verdict == passed else f"{passed}: {q.verdict}"
+            unclear = q.passed is None and q.verdict.startswith("cannot tell")
+            said = q.verdict if unclear else f"{passed}: {q.verdict}" if q.verdict else passed
             table.add_row(q.name, f"{q.ours:.4g}{around}", "" if q.paper is None else f"{q.paper:g}", q.band, said)
     console.print(table)
     for note in result.notes:

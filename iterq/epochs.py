@@ -100,10 +100,15 @@ def read_epochs(run: Path, steps: int = 250_000) -> dict[int, list[Epoch]]:
     return {seed: epochs(without_resets(lines), steps) for seed, lines in read_episodes(run).items()}
 
 
+def kept(folder: Path) -> int:
+    """The step of a run's newest checkpoint; -1 if there is none."""
+    names = [path.name.removeprefix("step-") for path in (folder / "checkpoint").glob("step-*")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
 def arrived(folder: Path, settings: Mapping[str, Any]) -> bool:
     """Whether all agents of a run are where its settings end it, by its newest checkpoint; what came after that is done again."""
-    names = [path.name.removeprefix("step-") for path in (folder / "checkpoint").glob("step-*")]
-    n = max((int(name) for name in names if name.isdigit()), default=-1)
+    n = kept(folder)
     if not settings["epochs"]:
         return n >= settings["total_timesteps"]
     if not decided_at(n, settings):

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from iterq.actor_critic import actor_critic
 from iterq.agents import LEARN, address
 from iterq.api import load, make
-from iterq.bellman import Transition
+from iterq.bellman import SoftTransition, Transition, soft
 from iterq.critics import Critics, LayerNorm, dropped
 from iterq.envs.base import Spec
 from iterq.envs.host import host_env
@@ -188,6 +188,62 @@ def test_each_pair_learns_from_the_one_before_it():
     _, c = jax.jit(agent.learn)(learner._replace(chain=learner.chain._replace(online=shifted)), batch, 5)
     assert a[0] == c[0]
     assert np.all(a[1:] != c[1:])  # the middle one, and the last, which learns from it
+
+
+def test_the_mean_over_members_is_a_kth_of_the_sum():
+    moved = {}
+    for word in ("auto", "sum", "mean"):
+        agent = actor_critic(configure("i-sac", K=4, reduce=word, **SMALL), SPEC, optimiser=optax.sgd(0.1))
+        start = agent.init(jnp.uint32(0))
+        after, _ = jax.jit(agent.learn)(start, random_batch(1), 5)
+        moved[word] = jax.tree.map(lambda a, b: a - b, after.chain.online, start.chain.online)
+    assert_same(moved["auto"], moved["sum"])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b / 4, rtol=1e-3, atol=1e-7), moved["mean"], moved["sum"])
+
+
+@pytest.mark.parametrize(("rule", "reads"), [("first", {1}), ("last", {3}), ("uniform", {1, 2, 3})])
+def test_the_actor_improves_on_the_member_that_is_said(rule, reads):
+    """Moving the critics of the others changes nothing in the policy."""
+    agent = actor_critic(configure("i-sac", K=3, actor_member=rule, **SMALL), SPEC)
+    learner, learn = agent.init(jnp.uint32(0)), jax.jit(agent.learn)
+    found = set()
+    for n in range(1, 13):
+        batch = random_batch(n)._replace(discount=np.zeros(BATCH, np.float32))  # members learn from rewards alone, not from each other
+        as_it_is, _ = learn(learner, batch, n)
+        for k in (1, 2, 3):
+            online = jax.tree.map(lambda x, k=k: x.at[k - 1].add(0.5), learner.chain.online)
+            other, _ = learn(learner._replace(chain=learner.chain._replace(online=online)), batch, n)
+            if any(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a != b).any()), other.policy.actor, as_it_is.policy.actor))):
+                found.add(k)
+    assert found == reads
+
+
+@pytest.mark.parametrize("masks", ["own", "shared"])
+def test_members_leave_out_units_of_their_own_or_the_same_ones(masks):
+    """Of members that are the same function, losses and targets differ by what is left out alone."""
+    agent = actor_critic(configure("i-droq", K=3, dropout=0.5, dropout_masks=masks, **SMALL), SPEC)
+    chain = agent.init(jnp.uint32(0)).chain
+    chain = chain._replace(online=jax.tree.map(lambda x: jnp.stack([x] * 3), chain.anchor))
+    drawn = SoftTransition(*random_batch(1), np.zeros((BATCH, M), np.float32), np.zeros(BATCH, np.float32))
+    key = jax.random.key(0)
+    ys = agent.window.targets(soft, chain, drawn, key)
+    distances = agent.window.distances(soft, chain.online, jnp.zeros((3, BATCH)), drawn, key)
+    for found in (ys, distances):
+        for j, k in ((0, 1), (0, 2), (1, 2)):
+            same = np.isclose(found[j], found[k], rtol=1e-4)
+            assert same.all() if masks == "shared" else same.mean() < 0.5  # where an episode ends, targets are the reward
+
+
+@pytest.mark.parametrize("fields", [{"K": 1}, {"K": 3, "dropout": 0.0}])
+def test_masks_of_their_own_change_nothing_where_there_is_one_member_or_none_is_left_out(fields):
+    learners = []
+    for masks in ("own", "shared"):
+        agent = actor_critic(configure("i-droq", utd=2, dropout_masks=masks, **fields, **SMALL), SPEC)
+        learner, learn = agent.init(jnp.uint32(0)), jax.jit(agent.learn)
+        for n in range(1, 6):
+            learner, _ = learn(learner, random_batch(n, 2 * BATCH), n)
+        learners.append(learner)
+    assert_same(*learners)
 
 
 def test_approximation_errors_are_summed_along_the_chain():

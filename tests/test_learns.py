@@ -1,4 +1,4 @@
-"""It learns: DQN and i-DQN solve CartPole on every one of five seeds, with the preset of the README and no other setting.
+"""It learns: DQN and i-DQN on CartPole, five seeds each, with the preset of the README and no other setting.
 
 The pure-JAX CartPole has the dynamics of CartPole-v1 (tests/test_pure_envs.py) in a tenth of the time; `iterq reproduce cart-pole` is
 the same on CartPole-v1 itself.
@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 
 from iterq.api import make
+from iterq.report.verdicts import reaches
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "i-dqn"])
-def test_cart_pole_is_solved_on_every_seed_within_100k_steps(algorithm):
-    model = make(algorithm, "jax/CartPole-v1", seeds=5, eval_every=5_000)
-    best = np.zeros(5)
-
-    def solved(step, fleet):
-        assert model.session
-        for _, played in model.session.history:
-            np.maximum(best, [np.mean(e.returns) for e in played], out=best)
-        return not (best >= 475).all()  # False: no need to go on
-
-    model.learn(100_000, callback=solved)
-    assert best.min() >= 475
+def test_cart_pole_is_learned_within_100k_steps(algorithm):
+    model = make(algorithm, "jax/CartPole-v1", seeds=5, eval_every=10_000)
+    model.learn(100_000)
+    assert model.session
+    returns = np.array([[np.mean(e.returns) for e in played] for _, played in model.session.history]).T  # (seeds, evaluations)
+    assert returns[:, 0].max() < 100
+    # No best of many: what all evaluations of the last 30,000 steps say, each on episodes of its own.
+    found = reaches([returns[:, -3:].mean(1)], 300)
+    assert found.better, found
 
 
 @pytest.mark.parametrize("algorithm", ["qr-dqn", "c51", "iqn", "i-iqn", "bootstrapped-dqn", "i-double-dqn"])

@@ -125,6 +125,22 @@ def test_a_run_is_found_by_what_it_is(tmp_path):
     assert found.gamma == 0.9
 
 
+def test_a_metric_is_reported_as_itself(tmp_path, capsys, monkeypatch):
+    """Audit 3: the table of atari-spread, and a column of its curves, held human-normalised standard deviations."""
+    monkeypatch.setattr(suite, "configure", functools.partial(suite.configure, features=(8,)))
+    words = ["--scale", "smoke", "--only", "Breakout", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--no-estimate"]
+    assert cli.command(["reproduce", "atari-spread", *words]) == 0
+    said = capsys.readouterr().out
+    assert "IQM, iqn/head_std" in said
+    assert "human" not in said
+    (run,) = (tmp_path / "runs").iterdir()
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    seen = [row["iqn/head_std"] for row in logged if "iqn/head_std" in row]
+    rows = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["label", "task", "seed", "step", "iqn/head_std"]
+    assert min(seen) <= float(rows[-1]["iqn/head_std"]) <= max(seen)
+
+
 def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeypatch):
     opened = []
 

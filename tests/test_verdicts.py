@@ -122,6 +122,10 @@ def test_the_interval_has_its_say():
     refused = [v for v in found if v.p <= 0.05 and not (v.better or v.worse)]
     assert refused
     assert all(v.low <= 0 <= v.high for v in refused)
+    found = [compare_scores([x + 9], [y], 9, permutations=99, resamples=300) for x, y in zip(wide, narrow, strict=True)]
+    refused = [v for v in found if v.p_equal <= 0.05 and not v.equal]
+    assert refused
+    assert all(v.high >= 9 for v in refused)
 
 
 def test_identical_runs_and_ties():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iterq.epochs import arrived, epochs
+from iterq.epochs import arrived, epochs, kept
 from iterq.errors import Refusal
 from iterq.games import FORMS, human_normalised, references
 from iterq.identity import settings_in
@@ -72,8 +72,8 @@ def read_run(folder: Path, metric: str) -> Source:
     for seed, found in rows.items():
         steps, values, seconds, *lengths = (np.array(x, float) for x in zip(*found, strict=True))
         # Every episode that ended before step n of the log was followed by a step that only reset.
-        ends = np.sort([row[0] for row in episodes.get(seed, [])])
-        steps = np.cumsum(lengths[0]) if lengths else steps - np.searchsorted(ends, steps)
+        resets = np.searchsorted(np.sort([row[0] for row in episodes.get(seed, [])]), steps)
+        steps = np.cumsum(lengths[0]) if lengths else steps - resets
         good = np.isfinite(values)
         if not good.all():
             warnings.append(f"{(~good).sum()} values of seed {seed} are not finite and were left out")
@@ -143,10 +143,7 @@ def _status(folder: Path, config: dict[str, Any], last: float) -> str:
     """A run that stops by itself writes a checkpoint last."""
     if _held(folder / LOCK):
         return "running"
-    if arrived(folder, config):
-        return "finished"
-    names = [path.name.removeprefix("step-") for path in (folder / "checkpoint").glob("step-*")]
-    return "stopped" if max((int(name) for name in names if name.isdigit()), default=-1) >= last else "crashed"
+    return "finished" if arrived(folder, config) else "stopped" if kept(folder) >= last else "crashed"
 
 
 def _held(lock: Path) -> bool:
@@ -169,9 +166,9 @@ def curve(log: Log, metric: str, width: int, by_epochs: bool) -> tuple[np.ndarra
     if by_epochs and metric == RETURN:
         found = epochs(zip(log.steps.astype(int).tolist(), log.values.tolist(), strict=True), width)
         return np.array([epoch.mean_return for epoch in found]), clock[np.searchsorted(log.steps, [epoch.end for epoch in found])]
-    seen = log.steps[-1] / width if log.steps.size else 0
     # Episodes fill what lies between two points, and a part of that is no point. Metrics are seen now and then, and the last is one.
-    count = int(seen) if metric in (RETURN, "") else math.ceil(seen)
+    whole = math.floor if metric in (RETURN, "") else math.ceil
+    count = whole(log.steps[-1] / width) if log.steps.size else 0
     bins = np.ceil(log.steps / width).astype(int) - 1  # a point closes what came before it
     points, last = [], (math.nan, math.nan)
     for point in range(count):

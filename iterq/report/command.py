@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from iterq.errors import Refusal
-from iterq.report.compare import Comparison, Curve, compare
-from iterq.report.findings import Beside, Findings, findings, hours, improvements, numbers, plain, summary, with_others
+from iterq.report.compare import Comparison, compare
+from iterq.report.findings import Beside, Curves, Findings, findings, hours, improvements, numbers, plain, summary, with_others
 from iterq.report.labels import differing, shown
+from iterq.report.page import page
 from iterq.report.scores import RETURN
-from iterq.report.stats import Estimate, estimate, optimality_gap
+from iterq.report.stats import estimate, optimality_gap
 from iterq.store import staged, write_csv, write_json
 
 PAGE = "report.html"
@@ -50,8 +51,8 @@ def report(argv: list[str]) -> int:
         if not found.curves:
             raise Refusal("there is nothing to report yet: " + "; ".join(found.warnings or ["no run has a point"]))
         out = Path(options["out"])
-        written = render(found, out, options["title"] or f"{', '.join(found.curves)} on {', '.join(found.tasks)}")
-        tell(found, out, written, options["json"])
+        title = options["title"] or f"{', '.join(found.curves)} on {', '.join(found.tasks)}"
+        tell(found, out, render(found, out, title), options["json"])
         if not options["watch"] or not any(source.status == "running" for source in found.sources):
             return 0
         time.sleep(EVERY)
@@ -75,9 +76,9 @@ def render(c: Comparison, out: Path, title: str) -> dict[str, Any]:
     """Write the report; what was there before stays until it is whole. Returns what `result.json` holds."""
     with staged(out) as folder:
         document = fill(c, folder, title)
-        files = sorted(path.name for path in folder.iterdir())
         kept = ("title", "metric", "unit", "labels", "tasks", "summary", "improvement", "warnings")
-        result = {name: document[name] for name in kept} | {"files": [*files, "result.json"]}
+        files = [*sorted(path.name for path in folder.iterdir()), "result.json"]
+        result = {name: document[name] for name in kept} | {"files": files}
         write_json(folder / "result.json", result)
     return result | {"out": str(out)}
 
@@ -90,35 +91,34 @@ def fill(
     marks: steps to point out, by method. beside: results of others to draw along.
     """
     from iterq.report import figures
-    from iterq.report.page import page
 
     drawn = findings(c)
-    curves, by_task, found = drawn
     document = described(c, title, drawn)
-    over_tasks, on_tasks = with_others(c, drawn, beside or {})
-    if over_tasks and len(c.tasks) > 1:
-        figures.draw_panels(folder, "aggregate", {f"{len(c.tasks)} tasks": over_tasks}, [f"IQM, {c.unit}"], marks=marks)
-    figures.draw_panels(folder, "tasks", on_tasks, [c.metric] * len(by_task), marks=marks)
-    timed = {label: (x, found) for label, (_, found) in curves.items() if (x := hours(c, label)) is not None}
-    if timed:
-        where = f"{len(c.tasks)} tasks" if len(c.tasks) > 1 else c.tasks[0]
-        figures.draw_panels(folder, "hours", {where: timed}, [f"IQM, {c.unit}"], "hours of training, all seeds of a run together")
-        rows = [(label, *row) for label, (x, found) in timed.items() for row in zip(x, *found, strict=True)]
-        write_csv(folder / "hours.csv", ("label", "hours", "value", "low", "high"), rows)
-    if found:
-        figures.draw_profile(folder, *found, c.unit)
+    over_tasks, by_task = with_others(c, drawn, beside or {})
+    iqm, where = [f"IQM, {c.unit}"], f"{len(c.tasks)} tasks" if len(c.tasks) > 1 else c.tasks[0]
+    timed = {label: (x, found) for label, (_, found) in drawn.over_tasks.items() if (x := hours(c, label)) is not None}
+    gaps = {label: (steps, estimate(c.common(label)[1], optimality_gap)) for label, (steps, _) in drawn.over_tasks.items() if c.scaled}
+    for name, panels, heights, across, pointed in (
+        ("aggregate", {where: over_tasks if len(c.tasks) > 1 else {}}, iqm, "", marks),
+        ("tasks", by_task, [c.metric] * len(by_task), "", marks),
+        ("hours", {where: timed}, iqm, "hours of training, all seeds of a run together", None),
+        ("profile", {"performance profile": drawn.profile}, ["fraction of runs above it"], c.unit, None),
+        ("optimality_gap", {"optimality gap": gaps}, ["1 minus the score, at most 1; less is better"], "", None),
+    ):
+        if any(panels.values()):
+            figures.draw_panels(folder, name, panels, heights, across, pointed)
+    if drawn.profile:
         figures.draw_summary(folder, document["summary"], c.unit)
-    if c.scaled:
-        gaps = {label: (c.common(label)[0], estimate(c.common(label)[1], optimality_gap)) for label in curves}
-        figures.draw_panels(folder, "optimality_gap", {"optimality gap": gaps}, ["1 minus the score, at most 1; less is better"])
-    write_tables(c, folder, document)
+    write_tables(c, folder, drawn, timed)
+    write_csv(folder / "final.csv", tuple(document["final"][0]), [tuple(row.values()) for row in document["final"]])
     (folder / PAGE).write_text(page(document), encoding="utf-8")
     return document
 
 
 def described(c: Comparison, title: str, drawn: Findings) -> dict[str, Any]:
     """All that the page shows, in plain values."""
-    curves, by_task, found = drawn
+    curves, by_task, profile = drawn
+    taus = next((x for x, _ in profile.values()), np.zeros(0))
     configs = {label: next((s.config for s in c.sources if s.label == label and s.config), {}) for label in c.curves}
     fields = differing([config for config in configs.values() if config])
     return {
@@ -128,9 +128,19 @@ def described(c: Comparison, title: str, drawn: Findings) -> dict[str, Any]:
         "unit": c.unit or c.metric,
         "labels": list(c.curves),
         "tasks": c.tasks,
-        "aggregate": {label: {"steps": plain(steps), **(numbers(e) or {})} for label, (steps, e) in curves.items()} or None,
-        "curves": {label: {task: _plain_curve(x[task], by_task[task][label][1]) for task in x} for label, x in c.curves.items()},
-        "profile": {"taus": plain(found[0]), "curves": {label: numbers(e) for label, e in found[1].items()}} if found else None,
+        "aggregate": {label: {"steps": plain(steps), **numbers(e)} for label, (steps, e) in curves.items()} or None,
+        "curves": {
+            label: {
+                task: {
+                    "steps": plain(curve.steps),
+                    **numbers(by_task[task][label][1]),
+                    "seeds": dict(zip(curve.seeds, plain(curve.values), strict=True)),
+                }
+                for task, curve in tasks.items()
+            }
+            for label, tasks in c.curves.items()
+        },
+        "profile": {"taus": plain(taus), "curves": {label: numbers(e) for label, (_, e) in profile.items()}} if profile else None,
         "summary": summary(c, curves),
         "baseline": c.baseline or None,
         "improvement": improvements(c),
@@ -142,20 +152,24 @@ def described(c: Comparison, title: str, drawn: Findings) -> dict[str, Any]:
     }
 
 
-def _plain_curve(curve: Curve, found: Estimate) -> dict[str, Any]:
-    return {"steps": plain(curve.steps), **(numbers(found) or {}), "seeds": dict(zip(curve.seeds, plain(curve.values), strict=True))}
-
-
 def finals(c: Comparison) -> Iterable[dict[str, Any]]:
     """One row per agent: where it stands."""
     for label, tasks in c.curves.items():
         for task, curve in tasks.items():
             of = [source for source in c.sources if (source.label, source.task) == (label, task)]
+            there = c.normalised.get(label, {}).get(task)
             for i, seed in enumerate(curve.seeds):
                 source = next((s for s in of if any(log.seed == seed for log in s.logs)), of[0])
-                there = c.normalised.get(label, {}).get(task)
-                row = {"label": label, "task": task, "seed": seed, "step": int(curve.steps[-1]), "value": plain(curve.values[i, -1])}
-                yield row | {"normalised": None if there is None else plain(there[i, -1]), "status": source.status, "run": source.name}
+                yield {
+                    "label": label,
+                    "task": task,
+                    "seed": seed,
+                    "step": int(curve.steps[-1]),
+                    "value": plain(curve.values[i, -1]),
+                    "normalised": None if there is None else plain(there[i, -1]),
+                    "status": source.status,
+                    "run": source.name,
+                }
 
 
 def _machine(source: Any) -> dict[str, Any]:
@@ -180,32 +194,32 @@ def _videos(c: Comparison) -> Iterable[dict[str, str]]:
             if left < 0:
                 c.warnings.append(f"{path} and what follows are too large for the page")
                 return
-            mime = {".gif": "image/gif", ".mp4": "video/mp4"}[path.suffix]
+            mime = "image/gif" if path.suffix == ".gif" else "video/mp4"
             yield {"label": source.label, "task": source.task, "mime": mime, "data": base64.b64encode(path.read_bytes()).decode()}
 
 
-def write_tables(c: Comparison, folder: Path, document: dict[str, Any]) -> None:
-    """What is drawn, as CSVs."""
-    rows = [
-        (label, task, seed, int(step), curve.values[i, p])
-        for label, tasks in c.curves.items()
-        for task, curve in tasks.items()
-        for i, seed in enumerate(curve.seeds)
-        for p, step in enumerate(curve.steps)
-    ]
-    write_csv(folder / "curves.csv", ("label", "task", "seed", "step", c.metric), rows)
-    for name in ("aggregate", "profile"):
-        found = document[name] or {}
-        series = found.get("curves", found)
-        across = {label: x.get("steps") or found["taus"] for label, x in series.items()}
-        lines = [(label, *row) for label, x in series.items() for row in zip(across[label], x["value"], x["low"], x["high"], strict=True)]
-        if lines:
-            write_csv(folder / f"{name}.csv", ("label", "step" if name == "aggregate" else "score", "value", "low", "high"), lines)
-    by_task = [
-        (label, task, *row)
-        for label, tasks in document["curves"].items()
-        for task, x in tasks.items()
-        for row in zip(x["steps"], x["value"], x["low"], x["high"], strict=True)
-    ]
-    write_csv(folder / "tasks.csv", ("label", "task", "step", "value", "low", "high"), by_task)
-    write_csv(folder / "final.csv", tuple(document["final"][0]), [tuple(row.values()) for row in document["final"]])
+def write_tables(c: Comparison, folder: Path, drawn: Findings, timed: Curves) -> None:
+    """What is drawn, as CSVs. timed: curves over all tasks, along hours."""
+    on_tasks = [(label, task, curve) for label, tasks in c.curves.items() for task, curve in tasks.items()]
+    ends = ("value", "low", "high")
+    tables = {  # name: header, and columns by what they are of
+        "curves": (
+            ("label", "task", "seed", "step", c.metric),
+            {
+                (label, task, seed): (curve.steps.astype(int), values)
+                for label, task, curve in on_tasks
+                for seed, values in zip(curve.seeds, curve.values, strict=True)
+            },
+        ),
+        "tasks": (
+            ("label", "task", "step", *ends),
+            {(label, task): (curve.steps.astype(float), *drawn.by_task[task][label][1]) for label, task, curve in on_tasks},
+        ),
+        "aggregate": (("label", "step", *ends), {(label,): (x.astype(float), *found) for label, (x, found) in drawn.over_tasks.items()}),
+        "profile": (("label", "score", *ends), {(label,): (x, *found) for label, (x, found) in drawn.profile.items()}),
+        "hours": (("label", "hours", *ends), {(label,): (x, *found) for label, (x, found) in timed.items()}),
+    }
+    for name, (header, columns) in tables.items():
+        if columns:
+            rows = [(*key, *row) for key, found in columns.items() for row in zip(*found, strict=True)]
+            write_csv(folder / f"{name}.csv", header, rows)

@@ -30,6 +30,9 @@ PALETTE = ("#332288", "#0077bb", "#009988", "#ee7733", "#aa3377", "#bbbbbb")  # 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 
+# From how many on steps are counted in what.
+UNITS = ((2e6, 1e6, "steps, in millions"), (2e3, 1e3, "steps, in thousands"), (0, 1, "steps"))
+
 Series = Mapping[str, tuple[np.ndarray, Estimate]]  # label: (points,) and what was found there
 
 
@@ -42,11 +45,6 @@ def save(figure: Any, folder: Path, name: str) -> None:
 def look(i: int) -> dict[str, Any]:
     """How the i-th method is drawn, the same in all panels."""
     return {"color": PALETTE[i % 6], "marker": MARKERS[i % 6], "ls": DASHES[i // 6 % 4], "lw": 1.6, "ms": 4}
-
-
-def unit_of_steps(largest: float) -> tuple[float, str]:
-    """What steps are counted in."""
-    return (1e6, "steps, in millions") if largest >= 2e6 else (1e3, "steps, in thousands") if largest >= 2e3 else (1, "steps")
 
 
 def draw_panels(
@@ -63,7 +61,7 @@ def draw_panels(
     """
     labels = list(dict.fromkeys(label for series in panels.values() for label in series))
     largest = max((x.max(initial=0) for series in panels.values() for x, _ in series.values()), default=0)
-    unit, steps = (1, across) if across else unit_of_steps(largest)
+    unit, across = (1, across) if across else next((unit, text) for least, unit, text in UNITS if largest >= least)
     columns = 2 if len(panels) == 4 else min(len(panels), 5 if len(panels) > 8 else 4 if len(panels) > 6 else 3)
     rows = -(-len(panels) // columns)
     with plt.rc_context(STYLE):
@@ -77,19 +75,10 @@ def draw_panels(
                 axis.fill_between(x / unit, found.low, found.high, color=style["color"], alpha=0.18, lw=0)
                 pointed = np.flatnonzero(np.isin(x, (marks or {}).get(label, ())))
                 axis.plot(x[pointed] / unit, found.value[pointed], "*", color="black", ms=11, zorder=5)
-            axis.set_title(title)
-            axis.set_xlabel(steps)
-            axis.set_ylabel(height)
+            axis.set(title=title, xlabel=across, ylabel=height)
         handles = [Line2D([], [], label=label, **look(i)) for i, label in enumerate(labels)]
-        if handles:
-            figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), max(2, columns)))
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), max(2, columns)))
         save(figure, folder, name)
-
-
-def draw_profile(folder: Path, taus: np.ndarray, found: Mapping[str, Estimate], unit: str) -> None:
-    """The fraction of runs above every score."""
-    panels = {"performance profile": {label: (taus, e) for label, e in found.items()}}
-    draw_panels(folder, "profile", panels, ["fraction of runs above it"], unit)
 
 
 def draw_summary(folder: Path, rows: Sequence[Mapping[str, Any]], unit: str) -> None:
@@ -106,10 +95,9 @@ def draw_summary(folder: Path, rows: Sequence[Mapping[str, Any]], unit: str) -> 
                     axis.barh(i, found["high"] - found["low"], left=found["low"], height=0.55, color=PALETTE[i % 6], alpha=0.45)
                     axis.plot([found["value"]] * 2, [i - 0.28, i + 0.28], color="black", lw=1.8)
             axis.use_sticky_edges = False  # the leftmost interval would touch the axis
-            axis.set_title(names[name])
             axis.locator_params(axis="x", nbins=4)
-            axis.set_yticks(range(len(rows)), [row["label"] for row in rows] if axis is axes[0][0] else [""] * len(rows))
-            axis.set_ylim(len(rows) - 0.4, -0.6)
+            methods = [row["label"] if axis is axes[0][0] else "" for row in rows]
+            axis.set(title=names[name], yticks=range(len(rows)), yticklabels=methods, ylim=(len(rows) - 0.4, -0.6))
             axis.grid(axis="y", visible=False)
         figure.supxlabel(f"{unit}, last points, 95 % intervals", fontsize=9)
         save(figure, folder, "summary")

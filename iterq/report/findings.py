@@ -14,9 +14,9 @@ from iterq.report.stats import AGGREGATES, Estimate, area, estimate, first_reach
 TAUS = 51  # points of a profile
 
 
-def numbers(found: Estimate | None) -> dict[str, Any] | None:
+def numbers(found: Estimate) -> dict[str, Any]:
     """For JSON."""
-    return None if found is None else {name: plain(x) for name, x in found._asdict().items()}
+    return {name: plain(x) for name, x in found._asdict().items()}
 
 
 def plain(x: Any) -> Any:
@@ -31,9 +31,7 @@ Curves = dict[str, tuple[np.ndarray, Estimate]]  # label: steps, and what was fo
 
 def aggregates(c: Comparison) -> Curves:
     """By method: steps, and the IQM over tasks and agents along them."""
-    if not c.unit:
-        return {}
-    return {label: (common[0], estimate(common[1])) for label in c.curves if len((common := c.common(label))[0])}
+    return {label: (common[0], estimate(common[1])) for label in c.normalised if len((common := c.common(label))[0])}
 
 
 class Findings(NamedTuple):
@@ -41,7 +39,7 @@ class Findings(NamedTuple):
 
     over_tasks: Curves  # empty: tasks cannot be compared
     by_task: dict[str, Curves]
-    profile: tuple[np.ndarray, dict[str, Estimate]] | None
+    profile: Curves  # along scores, not steps; empty likewise
 
 
 def findings(c: Comparison) -> Findings:
@@ -57,12 +55,12 @@ def with_others(c: Comparison, found: Findings, beside: Mapping[str, Beside]) ->
     """The curves over all tasks and by task with those of others; these have no interval, since only their means are known."""
     by_task, over_tasks = {task: dict(curves) for task, curves in found.by_task.items()}, dict(found.over_tasks)
     for label, tasks in beside.items():
-        scores = []
+        known = {}
         for task, (steps, values) in tasks.items():
             seen = steps <= max(x[-1] for x, _ in found.by_task[task].values())
+            known[task] = values[seen]
             by_task[task][label] = steps[seen], Estimate(*(values[seen],) * 3)
-            if c.scaled and (unit := normaliser(task, None)):
-                scores.append(unit(values[seen]))
+        scores = [unit(values) for task, values in known.items() if c.scaled and (unit := normaliser(task, None))]
         if len(scores) == len(c.tasks) and len({len(x) for x in scores}) == 1:
             middle = iqm(np.stack(scores, -1), np.ones(len(scores)))
             over_tasks[label] = next(iter(tasks.values()))[0][: len(middle)], Estimate(middle, middle, middle)
@@ -81,44 +79,44 @@ def summary(c: Comparison, curves: Curves) -> list[dict[str, Any]]:
 
     curves: those over all tasks.
     """
-    rows, level = [], None
-    if c.baseline and c.baseline in curves:
-        level = float(curves[c.baseline][1].value[-1])
-    for label in c.curves:
-        row: dict[str, Any] = {"label": label, "runs": sum(len(curve.seeds) for curve in c.curves[label].values())}
-        names = (*AGGREGATES, "auc", "steps_to_baseline", "hours_to_baseline")
-        row |= dict.fromkeys(names)
+    level = float(curves[c.baseline][1].value[-1]) if c.baseline in curves else None
+    rows = []
+    for label, tasks in c.curves.items():
+        row: dict[str, Any] = {
+            "label": label,
+            "runs": sum(len(curve.seeds) for curve in tasks.values()),
+            **dict.fromkeys((*AGGREGATES, "auc", "steps_to_baseline", "hours_to_baseline")),
+        }
         if label in curves:
             steps, found = c.common(label)
             finals = [x[:, -1] for x in c.normalised[label].values()]
-            for name, aggregate in AGGREGATES.items():
-                if name != "optimality_gap" or c.scaled:  # which asks for a scale on which 1 is enough
-                    row[name] = numbers(estimate(finals, aggregate))
+            # The optimality gap asks for a scale on which 1 is enough.
+            asked = {name: aggregate for name, aggregate in AGGREGATES.items() if name != "optimality_gap" or c.scaled}
+            row |= {name: numbers(estimate(finals, aggregate)) for name, aggregate in asked.items()}
             row["auc"] = numbers(estimate([area(steps, x) for x in found]))
             if level is not None:
-                value = curves[label][1].value
-                row["steps_to_baseline"] = first_reaching(steps, value, level)
-                if (passed := hours(c, label)) is not None:
-                    row["hours_to_baseline"] = first_reaching(passed, value, level)
+                clocks = {"steps_to_baseline": steps, "hours_to_baseline": hours(c, label)}
+                row |= {name: first_reaching(x, curves[label][1].value, level) for name, x in clocks.items() if x is not None}
         rows.append(row)
     return rows
 
 
 def improvements(c: Comparison) -> list[dict[str, Any]]:
     """For every pair of methods: the chance that a run of one beats one of the other, on the tasks that both are on."""
-    found = []
-    for a, b in itertools.permutations(c.curves, 2):
-        if both := [task for task in c.curves[a] if task in c.curves[b]]:
-            x, y = ([c.curves[label][task].values[:, -1] for task in both] for label in (a, b))
-            found.append({"a": a, "b": b, **(numbers(probability_of_improvement(x, y)) or {})})
-    return found
+    ends = {label: {task: curve.values[:, -1] for task, curve in tasks.items()} for label, tasks in c.curves.items()}
+    both = {(a, b): [task for task in ends[a] if task in ends[b]] for a, b in itertools.permutations(ends, 2)}
+    return [
+        {"a": a, "b": b} | numbers(probability_of_improvement([ends[a][task] for task in tasks], [ends[b][task] for task in tasks]))
+        for (a, b), tasks in both.items()
+        if tasks
+    ]
 
 
-def profiles(c: Comparison) -> tuple[np.ndarray, dict[str, Estimate]] | None:
-    """Performance profiles of the last points."""
-    if not c.unit or not c.curves:
-        return None
+def profiles(c: Comparison) -> Curves:
+    """Performance profiles of the last points: by method, scores and the fraction of runs above them."""
+    if not c.unit:
+        return {}
     finals = {label: [x[:, -1] for x in found.values()] for label, found in c.normalised.items()}
     every = np.concatenate([x for found in finals.values() for x in found])
     taus = np.linspace(min(every.min(), 0), every.max(), TAUS)
-    return taus, {label: profile(found, taus) for label, found in finals.items()}
+    return {label: (taus, profile(found, taus)) for label, found in finals.items()}

@@ -12,23 +12,20 @@ ASIDE = FREE | {"env", "seeds"}  # settings that do not change what is learned, 
 
 def labelled(sources: list[Source], group: tuple[str, ...] = ()) -> list[Source]:
     """Every source with a label: what it was given, the settings in `group`, or its algorithm and the settings that its runs differ in."""
-    by_algorithm: dict[str, list[dict[str, Any]]] = {}
-    for source in sources:
-        if not source.label:
-            by_algorithm.setdefault(source.config.get("algorithm", "?"), []).append(source.config)
-    if group and (odd := [name for name in group if not any(name in config for found in by_algorithm.values() for config in found)]):
+    unnamed = [source.config for source in sources if not source.label]
+    if odd := [name for name in group if not any(name in config for config in unnamed)]:
         raise Refusal(f"--group: no run has a setting {odd[0]!r}")
-    found = []
-    for source in sources:
-        if source.label:
-            found.append(source)
-            continue
-        algorithm = source.config.get("algorithm", "?")
-        names = group or differing(by_algorithm[algorithm])
-        said = [f"{name}={shown(source.config.get(name))}" for name in names if name != "algorithm"]
-        head = [algorithm] if not group or "algorithm" in group else []
-        found.append(source._replace(label=" ".join([*head, *said])))
-    return found
+    differences = {
+        name: differing([config for config in unnamed if config.get("algorithm", "?") == name])
+        for name in {config.get("algorithm", "?") for config in unnamed}
+    }
+
+    def label(config: dict[str, Any]) -> str:
+        algorithm = config.get("algorithm", "?")
+        said = [f"{name}={shown(config.get(name))}" for name in group or differences[algorithm] if name != "algorithm"]
+        return " ".join([algorithm, *said] if not group or "algorithm" in group else said)
+
+    return [source if source.label else source._replace(label=label(source.config)) for source in sources]
 
 
 def differing(configs: list[dict[str, Any]]) -> list[str]:

@@ -5,7 +5,6 @@ runs only the deviation at the end is kept, so a curve is a line without an inte
 """
 
 import csv
-import math
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -32,8 +31,8 @@ class Published(NamedTuple):
 
 @cache
 def _table() -> dict[tuple[str, tuple[str, str]], dict[str, str]]:
-    with (resources.files("iterq") / "data" / "dopamine_atari_summary.csv").open(encoding="utf-8") as file:
-        return {(row["game"], (row["set"], row["agent"])): row for row in csv.DictReader(file)}
+    text = (resources.files("iterq") / "data" / "dopamine_atari_summary.csv").read_text("utf-8")
+    return {(row["game"], (row["set"], row["agent"])): row for row in csv.DictReader(text.splitlines())}
 
 
 def published(agent: str, game: str, again: bool = False) -> Published:
@@ -45,6 +44,6 @@ def published(agent: str, game: str, again: bool = False) -> Published:
         raise Refusal(f"Dopamine has published nothing on {agent} and {game}; it has {', '.join(AGENTS)} on 60 Atari games")
     points = {int(column[2:]): float(x) for column, x in row.items() if column.startswith("it") and column[2:].isdigit()}
     points[int(row["iterations"])] = float(row["last"])
-    steps, means = EPOCH * np.array(list(points)), np.array([list(points.values())])
-    curve = Curve(steps, means, [f"mean of {row['seeds']}"], np.full(len(points), math.nan))
-    return Published(curve, float(row["last_sd"]), int(row["seeds"]))
+    means, runs = np.array([list(points.values())]), row["seeds"]
+    curve = Curve(EPOCH * np.array(list(points)), means, [f"mean of {runs}"], np.full(len(points), np.nan))
+    return Published(curve, float(row["last_sd"]), int(runs))

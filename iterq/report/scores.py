@@ -8,8 +8,7 @@ import csv
 import fcntl
 import json
 import math
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from iterq.identity import settings_in
 from iterq.store import CONFIG, LOCK
 
 RETURN, EVALUATION = "return", "eval"  # of training episodes, of greedy ones
-NAMES = {EVALUATION: "eval/mean_reward"}
 EPOCH, POINTS = 250_000, 100
 
 
@@ -52,18 +50,14 @@ class Source(NamedTuple):
 def task_of(env: str) -> str:
     """`Pong` for every id of that game; other ids as they are."""
     found = FORMS.fullmatch(env)
-    known = {game.lower(): game for game in references()}
     word = found and (found["gymnasium"] or found["classic"] or found["plain"])
-    return known.get(word.lower(), env) if word else env
+    return next((game for game in references() if word and game.lower() == word.lower()), env)
 
 
 def runs_in(path: Path) -> list[Path]:
     """The run directories at `path` or below it."""
-    if (path / CONFIG).is_file():
-        return [path]
-    return sorted(
-        found.parent for found in path.rglob(CONFIG) if (found.parent / "episodes.csv").exists() or (found.parent / LOCK).exists()
-    )
+    below = (found.parent for found in path.rglob(CONFIG))
+    return [path] if (path / CONFIG).is_file() else sorted(run for run in below if (run / "episodes.csv").exists() or (run / LOCK).exists())
 
 
 def read_run(folder: Path, metric: str) -> Source:
@@ -72,7 +66,7 @@ def read_run(folder: Path, metric: str) -> Source:
     config = settings_in(found) if (found := _json(folder / CONFIG, warnings)) else {}
     if not isinstance(config.get("env"), str):
         raise Refusal(f"{folder} is no run: its {CONFIG} names no environment")
-    episodes = _episodes(folder / "episodes.csv", warnings)
+    episodes = _read(folder / "episodes.csv", _take_episode, warnings)
     rows = episodes if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)
     logs = {str(seed): Log(str(seed), np.zeros(0), np.zeros(0)) for seed in config.get("seeds", ())}
     for seed, found in rows.items():
@@ -101,14 +95,17 @@ def _json(path: Path, warnings: list[str]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read_lines(path: Path, rows: Callable[[Any], Iterable[Any]], take: Callable[[Any], Any], warnings: list[str]) -> None:
-    """`take` every row; those that it cannot take are counted."""
-    bad = 0
+Rows = dict[str, list[tuple[float, ...]]]  # seed: (step of the log, value, seconds), and the length of an episode
+
+
+def _read(path: Path, take: Callable[[Any, Rows], None], warnings: list[str]) -> Rows:
+    """What `take` finds in the rows of a table, or in lines of JSON; those that it cannot take are counted."""
+    found, bad = Rows(), 0
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for row in rows(file):
+            for row in csv.DictReader(file) if path.suffix == ".csv" else filter(str.strip, file):
                 try:
-                    take(row)
+                    take(row, found)
                 except (KeyError, ValueError, TypeError, AttributeError):
                     bad += 1
     except FileNotFoundError:
@@ -117,34 +114,26 @@ def _read_lines(path: Path, rows: Callable[[Any], Iterable[Any]], take: Callable
         warnings.append(f"{path.name} cannot be read: {error}")
     if bad:
         warnings.append(f"{bad} lines of {path.name} cannot be read and were left out")
-
-
-Rows = dict[str, list[tuple[float, ...]]]  # seed: (step of the log, value, seconds), and the length of an episode
-
-
-def _episodes(path: Path, warnings: list[str]) -> Rows:
-    found: Rows = {}
-
-    def take(row: dict[str, str]) -> None:
-        line = (int(row["step"]), float(row["return"]), float(row["wall_time"]), int(row["length"]))
-        found.setdefault(str(int(row["seed"])), []).append(line)
-
-    _read_lines(path, csv.DictReader, take, warnings)
     return found
 
 
-def _metrics(path: Path, metric: str, warnings: list[str]) -> Rows:
-    name, found, last = NAMES.get(metric, metric), Rows(), {}
+def _take_episode(row: dict[str, str], found: Rows) -> None:
+    line = (int(row["step"]), float(row["return"]), float(row["wall_time"]), int(row["length"]))
+    found.setdefault(str(int(row["seed"])), []).append(line)
 
-    def take(line: str) -> None:
+
+def _metrics(path: Path, metric: str, warnings: list[str]) -> Rows:
+    name, last = "eval/mean_reward" if metric == EVALUATION else metric, {}
+
+    def take(line: str, found: Rows) -> None:
         row = json.loads(line)
         seed = str(int(row["seed"]))
         last[seed] = row.get("time/time_elapsed", last.get(seed, math.nan))
         if name in row:
-            value = math.nan if row[name] is None else float(row[name])
-            found.setdefault(seed, []).append((int(row["step"]), value, last[seed]))
+            seen = (int(row["step"]), math.nan if row[name] is None else float(row[name]), last[seed])
+            found.setdefault(seed, []).append(seen)
 
-    _read_lines(path, lambda file: (line for line in file if line.strip()), take, warnings)
+    found = _read(path, take, warnings)
     if not found:
         warnings.append(f"it has no metric {name!r}")
     return found
@@ -160,16 +149,10 @@ def _status(folder: Path, config: dict[str, Any], last: float) -> str:
 def _held(lock: Path) -> bool:
     """Whether a process is at work in a run directory."""
     try:
-        file = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        fcntl.flock(file, fcntl.LOCK_UN)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -179,23 +162,20 @@ def curve(log: Log, metric: str, width: int, by_epochs: bool) -> tuple[np.ndarra
     by_epochs: a point is an epoch, which ends with an episode. Otherwise it is the mean of what was seen since the last point; where that
     was nothing, the value before it stands. What was seen at step 0, before anything was learned, belongs to no point.
     """
+    clock = np.full(len(log.steps), math.nan) if log.seconds is None else log.seconds
     if by_epochs and metric == RETURN:
         found = epochs(zip(log.steps.astype(int).tolist(), log.values.tolist(), strict=True), width)
-        ends = np.searchsorted(log.steps, [epoch.end for epoch in found])
-        seconds = np.full(len(found), math.nan) if log.seconds is None else log.seconds[ends]
-        return np.array([epoch.mean_return for epoch in found]), seconds
+        return np.array([epoch.mean_return for epoch in found]), clock[np.searchsorted(log.steps, [epoch.end for epoch in found])]
     # Episodes fill what lies between two points, and a part of that is no point. Metrics are seen now and then, and the last is one.
     whole = math.floor if metric in (RETURN, "") else math.ceil
     count = whole(log.steps[-1] / width) if log.steps.size else 0
     bins = np.ceil(log.steps / width).astype(int) - 1  # a point closes what came before it
-    values, seconds = np.full(count, math.nan), np.full(count, math.nan)
+    points, last = [], (math.nan, math.nan)
     for point in range(count):
-        here = bins == point
-        if here.any():
-            values[point] = log.values[here].mean()
-            seconds[point] = math.nan if log.seconds is None else log.seconds[here][-1]
-        elif point:
-            values[point], seconds[point] = values[point - 1], seconds[point - 1]
+        if (here := bins == point).any():
+            last = log.values[here].mean(), clock[here][-1]
+        points.append(last)
+    values, seconds = np.array(points, float).reshape(-1, 2).T
     return values, seconds
 
 
@@ -210,6 +190,5 @@ def normaliser(task: str, baseline: np.ndarray | None) -> Callable[[np.ndarray],
     """What makes scores on `task` comparable with those on others: a human's for Atari, else the final score of a baseline."""
     if task in references():
         return np.vectorize(lambda x: human_normalised(task, x), otypes=[float])
-    if baseline is not None and np.isfinite(baseline).all() and abs(float(baseline.mean())) > 1e-12:
-        return lambda x: x / abs(float(baseline.mean()))
-    return None
+    unit = abs(float(baseline.mean())) if baseline is not None and np.isfinite(baseline).all() else 0.0
+    return (lambda x: x / unit) if unit > 1e-12 else None

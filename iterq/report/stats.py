@@ -75,9 +75,9 @@ def estimate(scores: Scores, aggregate: Aggregate = iqm, resamples: int = RESAMP
     at = draws(tuple(sizes.tolist()), resamples, seed)
     points = runs.reshape(-1, runs.shape[-1])
     several = max(1, BLOCK // at.size)
-    blocks = [points[i : i + several] for i in range(0, len(points), several)]
+    blocks = (points[i : i + several] for i in range(0, len(points), several))
     ends = [interval(np.moveaxis(aggregate(block[:, at], sizes), 1, 0)) for block in blocks]
-    low, high = (np.concatenate([end[i] for end in ends]).reshape(runs.shape[:-1]) for i in range(2))
+    low, high = np.concatenate(ends, 1).reshape(2, *runs.shape[:-1])
     return Estimate(aggregate(runs, sizes), low, high)
 
 
@@ -85,16 +85,11 @@ def probability_of_improvement(ours: Scores, theirs: Scores, resamples: int = RE
     """That a run of ours beats one of theirs on a task, averaged over tasks; ties count half."""
 
     def chance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        above = x[..., :, None] - y[..., None, :]
-        return ((above > 0) + 0.5 * (above == 0)).mean((-1, -2))
+        return (1 + np.sign(x[..., :, None] - y[..., None, :])).mean((-1, -2)) / 2
 
-    rng = np.random.default_rng(seed)
-    value, found = 0.0, np.zeros(resamples)
-    for x, y in zip(ours, theirs, strict=True):
-        value += float(chance(x, y))
-        found += chance(*(z[rng.integers(0, len(z), (resamples, len(z)))] for z in (x, y)))
-    low, high = interval(found / len(ours))
-    return Estimate(np.asarray(value / len(ours)), low, high)
+    rng, pairs = np.random.default_rng(seed), list(zip(ours, theirs, strict=True))
+    resampled = [chance(*(z[rng.integers(0, len(z), (resamples, len(z)))] for z in pair)) for pair in pairs]
+    return Estimate(np.asarray(sum(chance(x, y) for x, y in pairs) / len(pairs)), *interval(np.sum(resampled, 0) / len(pairs)))
 
 
 def profile(scores: Scores, taus: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
@@ -102,8 +97,7 @@ def profile(scores: Scores, taus: np.ndarray, resamples: int = RESAMPLES, seed: 
     runs = np.concatenate(scores)
     above = (runs[:, None] > taus).astype(float)
     at = draws(tuple(len(x) for x in scores), resamples, seed)
-    often = np.zeros((resamples, len(runs)))  # how often a resample has drawn a run
-    np.add.at(often, (np.arange(resamples)[:, None], at), 1)
+    often = np.apply_along_axis(np.bincount, 1, at, minlength=len(runs))  # (resamples, runs) it was drawn
     return Estimate(above.mean(0), *interval(often @ above / len(runs)))
 
 
@@ -116,11 +110,9 @@ def area(steps: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def first_reaching(x: np.ndarray, curve: np.ndarray, level: float) -> float | None:
     """Where on the axis `x` a curve first comes to `level`, in a straight line between points; None: never."""
-    reached = np.flatnonzero(curve >= level)
-    if not reached.size:
+    i = next(iter(np.flatnonzero(curve >= level)), None)
+    if i is None:
         return None
-    i = int(reached[0])
     if i == 0 or not np.isfinite(curve[i - 1]):
         return float(x[i])
-    part = (level - curve[i - 1]) / (curve[i] - curve[i - 1])
-    return float(x[i - 1] + part * (x[i] - x[i - 1]))
+    return float(x[i - 1] + (level - curve[i - 1]) / (curve[i] - curve[i - 1]) * (x[i] - x[i - 1]))

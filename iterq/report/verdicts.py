@@ -81,6 +81,23 @@ def enough(error: float, margin: float, sizes: np.ndarray) -> int | None:
     return max(least, ceil(n * n / (n - 1) * ratio**2 + 1)) if sizes.min() > 1 and 0 < ratio < 1e4 else None
 
 
+def judged(gaps: np.ndarray, largest: float, ends: Sequence[np.ndarray], margin: float, seeds: int, needed: int | None) -> Verdict:
+    """What three tests and the interval say.
+
+    gaps: (3, 1 + permutations) differences, as found and after each permutation: of the runs as they are, with the margin added to those
+    of one method, and with it taken off. largest: of these runs. ends: the difference of a and b, and its interval.
+    """
+    strength = np.stack([np.abs(gaps[0]), gaps[1], -gaps[2]])  # of what the tests look for
+    # (1 + at least as extreme) / (1 + permutations). Sums in another order may differ by rounding, and are ties.
+    p, *sides = map(float, (strength >= strength[:, :1] - 1e-12 * largest).mean(1))
+    value, low, high = map(float, ends)
+    better, worse = p <= SIGNIFICANCE and min(value, low) > 0, p <= SIGNIFICANCE and max(value, high) < 0
+    equal = max(sides) <= SIGNIFICANCE and -margin < low and high < margin
+    side = ("better" if better else "worse") + f", by less than {margin:g}" * equal
+    word = side if better or worse else f"equal within {margin:g}" if equal else cannot_tell(seeds)
+    return Verdict(word, value, low, high, p, max(sides), seeds, needed, better, worse, equal)
+
+
 def compare_scores(
     a: Scores,
     b: Scores,
@@ -118,18 +135,9 @@ def compare_scores(
     shifted = runs + margin * np.array([[0], [1], [-1]]) * first
     moved = (ranked(shifted.take(at, 1)) for at in orders(sizes.tolist(), permutations, seed))
     gaps = np.concatenate([ranked(shifted), *moved], 1)
-    strength = np.stack([np.abs(gaps[0]), gaps[1], -gaps[2]])  # of what the tests look for, as found and after each permutation
-    # (1 + at least as extreme) / (1 + permutations). Sums in another order may differ by rounding, and are ties.
-    p, *sides = (strength >= strength[:, :1] - 1e-12 * np.abs(shifted).max()).mean(1)
     resampled = gap(runs[draws(tuple(sizes.tolist()), resamples, seed)])
-    value, low, high = map(float, (gap(runs), *interval(resampled)))
-    different = bool(p <= SIGNIFICANCE and min(value, low) > 0)
-    equal = bool(max(sides) <= SIGNIFICANCE and -margin < low and high < margin)
-    seeds, needed = int(sizes.min()), enough(float(resampled.std()), margin, sizes)
-    side = ("better" if sign > 0 else "worse") + f", by less than {margin:g}" * equal
-    word = side if different else f"equal within {margin:g}" if equal else cannot_tell(seeds)
-    numbers = (value, low, high) if sign > 0 else (-value, -high, -low)
-    return Verdict(word, *numbers, float(p), float(max(sides)), seeds, needed, different and sign > 0, different and sign < 0, equal)
+    ends = (sign * gap(runs), *sorted(sign * x for x in interval(resampled)))
+    return judged(gaps, np.abs(shifted).max(), ends, margin, int(sizes.min()), enough(float(resampled.std()), margin, sizes))
 
 
 def reaches(scores: Scores, level: float, aggregate: Aggregate = iqm, resamples: int = RESAMPLES, seed: int = SEED) -> Verdict:
@@ -160,12 +168,5 @@ def compare_pairs(a: np.ndarray, b: np.ndarray, margin: float, permutations: int
     found, rng = x - y, np.random.default_rng(seed)
     signs = np.concatenate([np.ones((1, n)), rng.choice((-1.0, 1.0), (permutations, n))])
     shifted = found + margin * np.array([[0], [1], [-1]])
-    gaps = signs @ shifted.T / n
-    strength = np.stack([np.abs(gaps[:, 0]), gaps[:, 1], -gaps[:, 2]])
-    p, *sides = (strength >= strength[:, :1] - 1e-12 * np.abs(shifted).max()).mean(1)
-    low, high = map(float, interval(found[rng.integers(0, n, (RESAMPLES, n))].mean(1)))
-    value, equal = float(found.mean()), bool(max(sides) <= SIGNIFICANCE and -margin < low and high < margin)
-    better, worse = (bool(p <= SIGNIFICANCE and min(sign * x for x in (value, low, high)) > 0) for sign in (1, -1))
-    side = ("better" if better else "worse") + f", by less than {margin:g}" * equal
-    word = side if better or worse else f"equal within {margin:g}" if equal else cannot_tell(n)
-    return Verdict(word, value, low, high, float(p), float(max(sides)), n, None, better, worse, equal)
+    ends = (found.mean(), *interval(found[rng.integers(0, n, (RESAMPLES, n))].mean(1)))
+    return judged((signs @ shifted.T / n).T, np.abs(shifted).max(), ends, margin, n, None)

@@ -100,7 +100,7 @@ def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: in
             curves.setdefault(label, {})[task] = found
         else:
             warnings.append(f"{label} on {task} has no point yet: a point needs {width:,} steps")
-    if baseline and baseline not in curves:
+    if curves and baseline and baseline not in curves:
         raise Refusal(f"--baseline {baseline!r} is none of {', '.join(map(repr, curves))}")
     unit, normalised = _comparable(curves, baseline, metric)
     warnings += _doubts(curves, sources, unit, baseline)
@@ -127,7 +127,7 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
         return None
     lengths = [len(values) for values, _ in agents.values()]
     least, most = min(lengths), max(lengths)
-    if least < most:
+    if most > 1.1 * least + 1:  # of agents that have gone equally far, those with shorter episodes have more resets
         far = f"unequally far: {least * width:,} to {most * width:,} steps; the least counts"
         warnings.append(f"agents of {sources[0].label} on {sources[0].task} have gone {far}")
     values, seconds = (np.array([found[i][:least] for found in agents.values()]) for i in range(2))

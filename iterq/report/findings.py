@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,15 +56,16 @@ def with_others(c: Comparison, found: Findings, beside: Mapping[str, Beside]) ->
     """The curves over all tasks and by task with those of others; these have no interval, since only their means are known."""
     by_task, over_tasks = {task: dict(curves) for task, curves in found.by_task.items()}, dict(found.over_tasks)
     for label, tasks in beside.items():
-        known = {}
-        for task, (steps, values) in tasks.items():
-            seen = steps <= max(x[-1] for x, _ in found.by_task[task].values())
-            known[task] = values[seen]
-            by_task[task][label] = steps[seen], Estimate(*(values[seen],) * 3)
-        scores = [unit(values) for task, values in known.items() if c.scaled and (unit := normaliser(task, None))]
-        if len(scores) == len(c.tasks) and len({len(x) for x in scores}) == 1:
-            middle = iqm(np.stack(scores, -1), np.ones(len(scores)))
-            over_tasks[label] = next(iter(tasks.values()))[0][: len(middle)], Estimate(middle, middle, middle)
+        known = {task: (x[x <= max(steps[-1] for steps, _ in found.by_task[task].values())], y) for task, (x, y) in tasks.items()}
+        for task, (steps, values) in known.items():
+            by_task[task][label] = steps, Estimate(*(values[: len(steps)],) * 3)
+        steps = reduce(np.intersect1d, [x for x, _ in known.values()])
+        units = {task: normaliser(task, None) for task in known}
+        if c.scaled and set(known) == set(c.tasks) and all(units.values()):
+            scores = [
+                unit(values[: len(x)][np.isin(x, steps)]) for (x, values), unit in zip(known.values(), units.values(), strict=True) if unit
+            ]
+            over_tasks[label] = steps, Estimate(*(iqm(np.stack(scores, -1), np.ones(len(scores))),) * 3)
     return over_tasks, by_task
 
 

@@ -65,11 +65,8 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.add(name, time.perf_counter() - started)
+        self.seconds[name] = self.seconds.get(name, 0.0) + (time.perf_counter() - started)

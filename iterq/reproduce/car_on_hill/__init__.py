@@ -5,7 +5,6 @@ performance loss of each iterate's greedy policy, the sum of the 40 approximatio
 """
 
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iterq.config import Seeds, WindowSizes
-from iterq.errors import Refusal
+from iterq.errors import require
 from iterq.parallel import run_all
 from iterq.progress import progress
 from iterq.reproduce.base import Result, Stopwatch, write_csv
@@ -49,20 +48,14 @@ class Config:
     """Grid points per axis of the evaluation grid."""
 
     def __post_init__(self) -> None:
-        for name in ("N", "steps", "samples", "horizon", "hidden", "batch"):
-            if getattr(self, name) < 1:
-                raise Refusal(f"--{name} must be at least 1, got {getattr(self, name)}")
+        least = dict.fromkeys(("N", "steps", "samples", "horizon", "hidden", "batch"), 1) | {"points": 2}
+        for name, value in least.items():
+            require(getattr(self, name) >= value, f"--{name} must be at least {value}, got {getattr(self, name)}")
         for K in self.K:
-            if not 1 <= K <= self.N:
-                raise Refusal(f"--K: a window of {K} does not fit N = {self.N} Bellman iterations; K must lie in 1..{self.N}")
-        if self.steps < self.N:
-            raise Refusal(f"--steps: {self.steps} gradient steps cannot hold N = {self.N} windows of at least one")
-        if not 0 <= self.gamma < 1:
-            raise Refusal(f"--gamma must lie in [0, 1), got {self.gamma}")
-        if not self.learning_rate > 0:
-            raise Refusal(f"--learning-rate must be positive, got {self.learning_rate}")
-        if self.points < 2:
-            raise Refusal(f"--points must be at least 2, got {self.points}")
+            require(1 <= K <= self.N, f"--K: a window of {K} does not fit N = {self.N} Bellman iterations; K must lie in 1..{self.N}")
+        require(self.steps >= self.N, f"--steps: {self.steps} gradient steps cannot hold N = {self.N} windows of at least one")
+        require(0 <= self.gamma < 1, f"--gamma must lie in [0, 1), got {self.gamma}")
+        require(self.learning_rate > 0, f"--learning-rate must be positive, got {self.learning_rate}")
 
 
 SCALES: dict[str, dict[str, Any]] = {
@@ -93,12 +86,10 @@ def run(config: Config, folder: Path) -> Result:
     errors_of, greedy_of = approximation_errors(rows, net, config.N), optimal.greedy_q(net, grid, config.gamma, config.horizon)
 
     def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
-        started = time.perf_counter()
-        trained = train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
-        watch.add("training and checks", time.perf_counter() - started)
-        started = time.perf_counter()
-        errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
-        watch.add("evaluation", time.perf_counter() - started)
+        with watch("training and checks"):
+            trained = train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
+        with watch("evaluation"):
+            errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
         gap = np.abs(best - greedy).mean(-1).reshape(len(config.seeds), config.N, len(grid))  # mean over actions
         return {
             "errors": errors,
@@ -121,7 +112,7 @@ def run(config: Config, folder: Path) -> Result:
             seed,
             k + 1,
             "shifting" if k <= config.N - K else "last window",
-            *map(float, (losses["uniform"][K][s, k], losses["samples"][K][s, k], d["errors"][s, k])),
+            *(float(x[s, k]) for x in (d["loss"]["uniform"], d["loss"]["samples"], d["errors"])),
         )
         for K, d in done.items()
         for s, seed in enumerate(config.seeds)

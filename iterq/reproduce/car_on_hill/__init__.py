@@ -69,9 +69,7 @@ def run(config: Config, folder: Path) -> Result:
     """Train every K on every seed, evaluate all iterates, and write figure, CSVs and table."""
     from iterq.envs import car_on_hill as env
     from iterq.networks import mlp, network
-    from iterq.reproduce.car_on_hill import bands, data, optimal, table
-    from iterq.reproduce.car_on_hill.on_rows import approximation_errors
-    from iterq.reproduce.car_on_hill.training import authors_start, train
+    from iterq.reproduce.car_on_hill import bands, data, on_rows, optimal, table, training
     from iterq.reproduce.figures import draw_car_on_hill
 
     watch = Stopwatch()
@@ -82,12 +80,13 @@ def run(config: Config, folder: Path) -> Result:
         best = optimal.optimal_q(grid, config.gamma, config.horizon)
     rho = {"uniform": np.full(len(grid), 1 / len(grid)), "samples": data.sample_weights(rows, config.points)}
     net = network(mlp([config.hidden], env.ACTIONS))
-    starts = [authors_start(config.hidden, seed) for seed in config.seeds]
-    errors_of, greedy_of = approximation_errors(rows, net, config.N), optimal.greedy_q(net, grid, config.gamma, config.horizon)
+    starts = [training.authors_start(config.hidden, seed) for seed in config.seeds]
+    errors_of = on_rows.approximation_errors(rows, net, config.N)
+    greedy_of = optimal.greedy_q(net, grid, config.gamma, config.horizon)
 
     def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
         with watch("training and checks"):
-            trained = train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
+            trained = training.train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
         with watch("evaluation"):
             errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
         gap = np.abs(best - greedy).mean(-1).reshape(len(config.seeds), config.N, len(grid))  # mean over actions
@@ -100,25 +99,19 @@ def run(config: Config, folder: Path) -> Result:
     work = config.steps * len(config.seeds)
     # The largest windows first: with two cores they take as long as all others together.
     with progress("car-on-hill", sum(config.K) * work, "gradient steps of a network") as advance:
-        done = run_all({K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)})
-    done = {K: done[K] for K in sorted(done)}
+        jobs = {K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)}
+        done = dict(sorted(run_all(jobs).items()))
 
     with watch("figure"):
         losses = {name: {K: d["loss"][name] for K, d in done.items()} for name in rho}
         draw_car_on_hill(folder, losses, {K: d["errors"] for K, d in done.items()})
     curves = (
-        (
-            K,
-            seed,
-            k + 1,
-            "shifting" if k <= config.N - K else "last window",
-            *(float(x[s, k]) for x in (d["loss"]["uniform"], d["loss"]["samples"], d["errors"])),
-        )
+        (K, seed, k + 1, "shifting" if k <= config.N - K else "last window", *(float(x[s, k]) for x in (*d["loss"].values(), d["errors"])))
         for K, d in done.items()
         for s, seed in enumerate(config.seeds)
         for k in range(config.N)
     )
-    header = ("K", "seed", "iteration", "phase", "performance_loss_uniform", "performance_loss_samples", "approximation_error")
+    header = ("K", "seed", "iteration", "phase", *(f"performance_loss_{name}" for name in rho), "approximation_error")
     write_csv(folder / "iterations.csv", header, curves)
     per_seed = ((K, seed, *(float(x[s]) for x in d["rows"])) for K, d in done.items() for s, seed in enumerate(config.seeds))
     write_csv(folder / "table1.csv", ("K", "seed", *table.Rows._fields), per_seed)

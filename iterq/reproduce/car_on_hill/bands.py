@@ -120,13 +120,13 @@ def tables(config: Any, done: dict[int, dict[str, Any]], at: int | None) -> list
 
 def notes(config: Any, faithful: bool) -> list[str]:
     """What a reader of the numbers should know."""
-    said = [
+    sometimes = {
+        f"Means over fewer than {ENOUGH} seeds are not judged: --scale paper runs all twenty.": len(config.seeds) < ENOUGH,
+        "Bands of the paper are not judged: this is not its N, number of gradient steps or data.": not faithful,
+    }
+    return [
         f"The paper's Table 1 is one seed ({TABLE_SEED}); its bands are judged on that seed's initial network, since seeds differ much.",
         "Rows 3 and 4 are given for Equation 4 and for the weaker form that the authors' code tests (an extra γ on the displacement).",
         "Row 3 counts a decrease down to -1e-6 of the CSAE, the rounding error of its float32 sums.",
+        *(text for text, applies in sometimes.items() if applies),
     ]
-    if len(config.seeds) < ENOUGH:
-        said.append(f"Means over fewer than {ENOUGH} seeds are not judged: --scale paper runs all twenty.")
-    if not faithful:
-        said.append("Bands of the paper are not judged: this is not its N, number of gradient steps or data.")
-    return said

@@ -68,5 +68,4 @@ def grid(points: int = 17) -> np.ndarray:
 def sample_weights(rows: Rows, points: int = 17) -> np.ndarray:
     """(points²,) the share of the data set's states nearest to each grid state; the authors' ρ."""
     nearest = np.rint((rows.state + HALF) / (2 * HALF) * (points - 1)).astype(int)
-    counts = np.bincount(nearest[:, 0] * points + nearest[:, 1], minlength=points**2)
-    return counts / counts.sum()
+    return np.bincount(nearest[:, 0] * points + nearest[:, 1], minlength=points**2) / len(nearest)

@@ -3,3 +3,9 @@
 
 class Refusal(Exception):
     """Something the user asked for cannot be done; nothing was changed."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Refuse with `message` unless it holds."""
+    if not holds:
+        raise Refusal(message)

@@ -41,7 +41,7 @@ class Atari(Experiment):
         "default": {**FULL, "at_most": 2, "seeds": (0, 1), "epochs": 20, "epoch": 50_000, "buffer_size": 200_000},
         "paper": FULL,
     }
-    __doc__ = __doc__
+    env = "ALE/{}-v5"
     rate_on = "Breakout"
 
     def named(self, name: str) -> str:
@@ -49,9 +49,6 @@ class Atari(Experiment):
         if game is None:
             raise Refusal(f"--only: {name!r} is no Atari game")
         return game
-
-    def env(self, task: str) -> str:
-        return f"ALE/{task}-v5"
 
     def fields(self, config: Any) -> dict[str, Any]:
         # A hundred batches of 32 in an epoch of 250,000 steps: the paper's 3,200 samples for the distance between members.

@@ -48,7 +48,7 @@ class Result:
         return {
             "experiment": self.experiment,
             "passed": self.passed,
-            "config": self.config,
+            "config": {k: str(v) if isinstance(v, Path) else v for k, v in self.config.items()},
             "quantities": [{**dataclasses.asdict(q), "ours": q.ours if math.isfinite(q.ours) else None} for q in self.quantities],
             "notes": self.notes,
             "seconds": {k: round(v, 2) for k, v in self.seconds.items()},
@@ -59,17 +59,14 @@ class Result:
         write_json(folder / RESULT, self.as_json())
 
 
+@dataclasses.dataclass
 class Stopwatch:
     """Where the time goes: `with watch("search"): …` adds up seconds by name."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.add(name, time.perf_counter() - started)
+        self.seconds[name] = self.seconds.get(name, 0.0) + (time.perf_counter() - started)

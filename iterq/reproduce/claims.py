@@ -23,9 +23,7 @@ class Claim(NamedTuple):
     ours: str
     theirs: str
     expects: str = "better"  # better, worse, equal, not better; empty: nothing, we want to know
-    when: str = (
-        "end"  # end; along: the mean along training; marks: after so many shifts; hours: how long training takes, relative to theirs
-    )
+    when: str = "end"  # a key of WHEN; hours are relative to theirs
     margin: float = 0.1  # within which both are equal, in units of comparable scores
     tasks: tuple[str, ...] = ()  # none: all
     times: float = 1.0  # what the scores of `theirs` are multiplied by
@@ -53,25 +51,22 @@ def judge(claim: Claim | Level, c: Comparison, marks: Marks, whole: bool) -> Qua
         return None
     verdict = compare_scores(found[0], [claim.times * x for x in found[1]], claim.margin)
     told = verdict.better or verdict.worse or verdict.equal
-    holds = told and not verdict.better if claim.expects == "not better" else getattr(verdict, claim.expects, False)
-    passed = True if holds else False if told and claim.expects else None
+    holds = not verdict.better if claim.expects == "not better" else getattr(verdict, claim.expects, False)
+    passed = holds if whole and told and claim.expects else None
     when = WHEN[claim.when].format(f"{marks[claim.ours][claim.mark][0]:,}" if claim.when == "marks" else "")
     theirs = f"{claim.times:g} x {claim.theirs}" if claim.times != 1 else claim.theirs
     name = f"{claim.ours} against {theirs}, {when}" + (f", {', '.join(claim.tasks)}" if claim.tasks else "")
-    said = verdict.word
-    if verdict.needed and not told:
-        said += f"; about {verdict.needed} would tell {claim.margin:g}"
+    said = verdict.word + (f"; about {verdict.needed} would tell {claim.margin:g}" if verdict.needed and not told else "")
     band = f"{claim.expects or 'nothing is claimed'}; equal within {claim.margin:g}"
-    return Quantity(name, verdict.difference, None, None, band, passed if whole else None, verdict.low, verdict.high, said)
+    return Quantity(name, verdict.difference, band=band, passed=passed, low=verdict.low, high=verdict.high, verdict=said)
 
 
 def _scores(claim: Claim, c: Comparison, marks: Marks) -> list[list[np.ndarray]] | None:
     """Per method and task: (runs,) what is compared."""
     both = claim.ours, claim.theirs
-    if not all(label in c.curves for label in both) or not c.unit:
-        return None
-    tasks = claim.tasks or tuple(task for task in c.tasks if all(task in c.curves[label] for label in both))
-    if not tasks or not all(task in c.curves[label] for task in tasks for label in both):
+    shared = [task for task in c.tasks if all(task in c.curves.get(label, ()) for label in both)]
+    tasks = claim.tasks or shared
+    if not c.unit or not shared or not set(tasks) <= set(shared):
         return None
     if claim.when == "marks":
         at = {label: marks[label][claim.mark][1] for label in both}

@@ -31,7 +31,6 @@ class Classic(Experiment):
         "default": FULL,
         "paper": FULL,
     }
-    __doc__ = __doc__
 
     def fields(self, config: Any) -> dict[str, Any]:
         return {**super().fields(config), "epsilon_decay": config.epsilon_decay}

@@ -25,13 +25,16 @@ from iterq.chain import STAY, gradient_step
 from iterq.config import WindowSizes
 from iterq.emulator import SIZE
 from iterq.envs.base import Spec
-from iterq.errors import Refusal
+from iterq.errors import require
 from iterq.presets import configure
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
 from iterq.reproduce.time_saved import time_saved
 
-SMALL = {"K_dqn": (1, 2), "K_iqn": (1, 2), "K_sac": (1, 2), "K_droq": (1, 2), "repeats": 1, "batch_size": 2}
-SCALES = {"smoke": SMALL, "default": {}, "paper": {}}
+SCALES = {
+    "smoke": {"K_dqn": (1, 2), "K_iqn": (1, 2), "K_sac": (1, 2), "K_droq": (1, 2), "repeats": 1, "batch_size": 2},
+    "default": {},
+    "paper": {},
+}
 CHEETAH = Spec("HalfCheetah", (17,), "float32", 6, None, low=(-1.0,) * 6, high=(1.0,) * 6)
 BATCH = 32  # of the paper's Atari agents
 
@@ -73,10 +76,11 @@ class Config:
     """Run directories of dqn and i-dqn, iqn and i-iqn, …, to find in them the time that a window saves; none: that is left out."""
 
     def __post_init__(self) -> None:
-        if any(1 not in sizes for sizes in (self.K_dqn, self.K_iqn, self.K_sac, self.K_droq)):
-            raise Refusal("--K-dqn, --K-iqn, --K-sac, --K-droq: 1, the base algorithm, must be among the window sizes")
-        if min(self.actions, self.batch_size, self.repeats) < 1:
-            raise Refusal("--actions, --batch-size and --repeats must be at least 1")
+        require(
+            all(1 in sizes for sizes in (self.K_dqn, self.K_iqn, self.K_sac, self.K_droq)),
+            "--K-dqn, --K-iqn, --K-sac, --K-droq: 1, the base algorithm, must be among the window sizes",
+        )
+        require(min(self.actions, self.batch_size, self.repeats) >= 1, "--actions, --batch-size and --repeats must be at least 1")
 
 
 class Cost(NamedTuple):
@@ -96,17 +100,15 @@ def run(config: Config, folder: Path) -> Result:
     watch, costs = Stopwatch(), {}
     with watch("runs"):
         quantities, more_tables, more_notes = time_saved(config.runs)
-    for algorithm, sizes in (("i-dqn", config.K_dqn), ("i-iqn", config.K_iqn), ("i-sac", config.K_sac), ("i-droq", config.K_droq)):
-        for K in sizes:
-            with watch(f"{algorithm}, K = {K}"):
-                costs[algorithm, K] = measure(algorithm, K, config)
+    by_algorithm = {"i-dqn": config.K_dqn, "i-iqn": config.K_iqn, "i-sac": config.K_sac, "i-droq": config.K_droq}
+    for algorithm, K in [(algorithm, K) for algorithm, sizes in by_algorithm.items() for K in sizes]:
+        with watch(f"{algorithm}, K = {K}"):
+            costs[algorithm, K] = measure(algorithm, K, config)
     times = {key: Cost(*(x / one for x, one in zip(cost, costs[key[0], 1], strict=True))) for key, cost in costs.items()}
     header = ("algorithm", "K", *Cost._fields, *(f"{name}_ratio" for name in Cost._fields))
     write_csv(folder / "cost.csv", header, [(*key, *cost, *times[key]) for key, cost in costs.items()])
-    for (algorithm, K), x in times.items():
-        if K > 1:
-            more = (costs[algorithm, K].program_mb - costs[algorithm, 1].program_mb) / 1e3
-            quantities += judged(algorithm, K, x, more, config.batch_size)
+    more = {(algorithm, K): (cost.program_mb - costs[algorithm, 1].program_mb) / 1e3 for (algorithm, K), cost in costs.items()}
+    quantities += [q for (a, K), x in times.items() if K > 1 for q in judged(a, K, x, more[a, K], config.batch_size)]
     table = [
         (
             f"{algorithm} {K}",
@@ -118,7 +120,6 @@ def run(config: Config, folder: Path) -> Result:
     ]
     units = ("M params", "MB arrays", "MB used", "GFLOP", "critics", "MFLOP act", "ms")
     title = f"Atari, {config.actions} actions, batch {config.batch_size}; HalfCheetah, batch 256; {jax.devices()[0].device_kind}"
-    tables = [(title, ("agent, K", *units, "x FLOPs", "x critics", "x act", "x ms"), table), *more_tables]
     notes = [
         "At most K + 1 times the FLOPs: in the authors' code, a window has K + 1 networks. Ours evaluates K members and K targets.",
         "Convolutions are shared: their passes do not grow with K.",
@@ -126,8 +127,8 @@ def run(config: Config, folder: Path) -> Result:
         "Memory is what the compiled update needs, as an accelerator's peak would be that of all programs that have run before.",
         *more_notes,
     ]
-    described = {**dataclasses.asdict(config), "runs": config.runs and str(config.runs)}
-    return Result("cost", described, quantities, notes, tables, watch.seconds)
+    tables = [(title, ("agent, K", *units, "x FLOPs", "x critics", "x act", "x ms"), table), *more_tables]
+    return Result("cost", dataclasses.asdict(config), quantities, notes, tables, watch.seconds)
 
 
 def judged(algorithm: str, K: int, times: Cost, gigabytes: float, batch_size: int = BATCH) -> list[Quantity]:
@@ -135,21 +136,15 @@ def judged(algorithm: str, K: int, times: Cost, gigabytes: float, batch_size: in
     paper, critics, act = PAPER.get((algorithm, K), Paper()), times.critic_flops, times.action_flops
     most = None if paper.gigabytes is None or batch_size != BATCH else paper.gigabytes + 0.05
     name = f"{algorithm}, K = {K}:"
-    quantities = [
+    band = "" if most is None else "<= the paper's + 0.05, as it is rounded"
+    with_actor = [Quantity(f"{name} FLOPs of critics, actor and temperature, times those of K = 1", times.update_flops)]
+    return [
         Quantity(f"{name} FLOPs of the critics, times those of K = 1", critics, None, paper.flops, "> 1, <= K + 1", 1 < critics <= K + 1),
         Quantity(f"{name} FLOPs of an action, times those of K = 1", act, None, 1.0, "1.00", abs(act - 1) < 0.01),
-        Quantity(
-            f"{name} additional memory, GB",
-            gigabytes,
-            None,
-            paper.gigabytes,
-            "" if most is None else "<= the paper's + 0.05, as it is rounded",
-            None if most is None else gigabytes <= most,
-        ),
+        Quantity(f"{name} additional memory, GB", gigabytes, None, paper.gigabytes, band, None if most is None else gigabytes <= most),
         Quantity(f"{name} time of an update, times those of K = 1", times.update_ms),
+        *(with_actor if algorithm in ("i-sac", "i-droq") else []),
     ]
-    with_actor = [Quantity(f"{name} FLOPs of critics, actor and temperature, times those of K = 1", times.update_flops)]
-    return quantities + (with_actor if algorithm in ("i-sac", "i-droq") else [])
 
 
 def measure(algorithm: str, K: int, config: Config) -> Cost:
@@ -162,23 +157,24 @@ def measure(algorithm: str, K: int, config: Config) -> Cost:
         agent = q_agent(settings, Spec("Atari", (SIZE, SIZE), "uint8", config.actions, None))
         batch = batch_of(config.batch_size, settings.frame_stack)
     learner = jax.jit(agent.init)(jnp.uint32(0))
-    action = _compiled(lambda learner: _act(agent, learner, batch.obs[0]), learner)
+    action = _compiled(lambda learner: agent.act(learner, 1, batch.obs[0], agent.noise(jnp.zeros(2, jnp.uint32), 10**6)), learner)
     # As in training, the new learner takes the place of the old one.
     update = _compiled(lambda learner, batch: agent.learn(learner, batch, 1, STAY)[0], learner, batch, donate_argnums=0)
-    size = sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments, learner.policy)))
-    count = sum(x.size for x in jax.tree.leaves(learner.chain.online))
-    flops = _flops(update)
-    of_critics = _flops(_compiled(_critics(agent), learner, batch)) if agent.spec.continuous else flops
+    critics = _compiled(_critics(agent), learner, batch) if agent.spec.continuous else update
     seconds = []
     for _ in range(config.repeats + 1):
         started = time.perf_counter()
         learner = jax.block_until_ready(update(learner, batch))
         seconds.append(time.perf_counter() - started)
-    return Cost(count, size / 1e6, _bytes(update) / 1e6, flops, of_critics, _flops(action), 1e3 * statistics.median(seconds[1:]))
-
-
-def _act(agent: Agent, learner: Any, obs: Any) -> jax.Array:
-    return agent.act(learner, 1, obs, agent.noise(jnp.zeros(2, jnp.uint32), 10**6))
+    return Cost(
+        parameters=sum(x.size for x in jax.tree.leaves(learner.chain.online)),
+        arrays_mb=sum(x.nbytes for x in jax.tree.leaves((learner.chain, learner.moments, learner.policy))) / 1e6,
+        program_mb=_bytes(update) / 1e6,
+        update_flops=_flops(update),
+        critic_flops=_flops(critics),
+        action_flops=_flops(action),
+        update_ms=1e3 * statistics.median(seconds[1:]),
+    )
 
 
 def _critics(agent: Agent) -> Callable:
@@ -196,15 +192,15 @@ def _critics(agent: Agent) -> Callable:
 
 def batch_of(size: int, stack: int) -> Transition:
     """Random frames."""
-    keys = jax.random.split(jax.random.key(0), 2)
-    obs, next_obs = (jax.random.randint(key, (size, SIZE, SIZE, stack), 0, 256).astype(jnp.uint8) for key in keys)
+    obs, next_obs = (
+        jax.random.randint(key, (size, SIZE, SIZE, stack), 0, 256).astype(jnp.uint8) for key in jax.random.split(jax.random.key(0), 2)
+    )
     return Transition(obs, jnp.zeros(size, jnp.int32), jnp.ones(size), jnp.full(size, 0.99), next_obs)
 
 
 def vectors(size: int) -> Transition:
     """Random observations of a cheetah."""
-    keys = jax.random.split(jax.random.key(0), 2)
-    obs, next_obs = (jax.random.normal(key, (size, *CHEETAH.shape)) for key in keys)
+    obs, next_obs = (jax.random.normal(key, (size, *CHEETAH.shape)) for key in jax.random.split(jax.random.key(0), 2))
     return Transition(obs, jnp.zeros((size, CHEETAH.actions)), jnp.ones(size), jnp.full(size, 0.99), next_obs)
 
 

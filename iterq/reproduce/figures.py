@@ -1,6 +1,6 @@
 """The figures of the paper's small experiments: PNG and PDF, readable at column width, in grey and by the colour-blind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +22,19 @@ def draw_lqr(folder: Path, paths: Mapping[str, np.ndarray], best: Any, start: An
             for k in range(path.shape[1]):
                 axis.plot(*path[:, k].T, "-", color=PALETTE[k + 1], lw=1.6, marker=MARKERS[k + 1], markevery=[len(path) - 1], ms=6)
                 axis.annotate(f"$Q_{k + 1}$", path[-1, k], xytext=(6, 6), textcoords="offset points", color=PALETTE[k + 1])
-            points = (("$Q^*$", best, "*", 11), ("$Q_0$", start, "o", 6), (r"$\Gamma^*Q_0$", updated, "X", 7))
-            for label, point, marker, size in points:
-                axis.plot(*point, marker, color="black", ms=size)
-                axis.annotate(label, point, xytext=(6, 5), textcoords="offset points")
-            axis.plot(*projected, "o", mfc="none", color="black", ms=6)
-            axis.annotate(r"$\Pi\Gamma^*Q_0$", projected, xytext=(-34, -14), textcoords="offset points")
-            axis.set_title(name if path.shape[1] == 1 else f"{name}, K = {path.shape[1]}")
-            axis.set_xlabel("$M$, the coefficient of $a^2$")
-        axes[0].set_ylabel("$G$, the coefficient of $s^2$")
+            for label, point, marker, size, fill, beside in (
+                ("$Q^*$", best, "*", 11, "black", (6, 5)),
+                ("$Q_0$", start, "o", 6, "black", (6, 5)),
+                (r"$\Gamma^*Q_0$", updated, "X", 7, "black", (6, 5)),
+                (r"$\Pi\Gamma^*Q_0$", projected, "o", 6, "none", (-34, -14)),
+            ):
+                axis.plot(*point, marker, mfc=fill, color="black", ms=size)
+                axis.annotate(label, point, xytext=beside, textcoords="offset points")
+            title = name if path.shape[1] == 1 else f"{name}, K = {path.shape[1]}"
+            axis.set(title=title, xlabel="$M$, the coefficient of $a^2$")
         axes[0].legend(loc="lower right")
         low = np.min([best, start, updated, *(p.min((0, 1)) for p in paths.values())], axis=0)
-        axes[0].set_xlim(low[0] - 0.08, -0.3)
-        axes[0].set_ylim(low[1] - 0.08, -0.1)
+        axes[0].set(ylabel="$G$, the coefficient of $s^2$", xlim=(low[0] - 0.08, -0.3), ylim=(low[1] - 0.08, -0.1))
         save(figure, folder, "lqr")
 
 
@@ -44,7 +44,6 @@ def draw_car_on_hill(folder: Path, losses: Mapping[str, Mapping[int, np.ndarray]
     losses: ρ -> K -> (S, N); errors: K -> (S, N). Lines are means over seeds, bands their standard errors; solid while the window
     shifts, dotted for the members of the last window.
     """
-    sizes = list(errors)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.3), width_ratios=(3, 3, 1.7))
         for axis, (weighting, by_size) in zip(axes, losses.items(), strict=False):
@@ -56,21 +55,15 @@ def draw_car_on_hill(folder: Path, losses: Mapping[str, Mapping[int, np.ndarray]
                 axis.plot(k[shifting - 1 :], mean[shifting - 1 :], ":", **style)
                 axis.plot(k[shifting - 1], mean[shifting - 1], "o", mfc="white", ms=5, zorder=3, color=style["color"])
                 axis.fill_between(k, mean - error, mean + error, color=style["color"], alpha=0.15, lw=0)
-            axis.set_title(rf"$\rho$: {weighting}")
-            axis.set_xlabel("Bellman iteration $k$")
-            axis.set_ylim(bottom=0)
+            axis.set(title=rf"$\rho$: {weighting}", xlabel="Bellman iteration $k$", ylim=(0, None))
         axes[0].set_ylabel(r"performance loss $\|Q^* - Q^{\pi_k}\|_{1,\rho}$")
         axes[0].legend()
-        sums = {K: e.sum(1) for K, e in errors.items()}
-        bars(axes[2], sizes, [s.mean() for s in sums.values()], [s.std() / np.sqrt(len(s)) for s in sums.values()])
+        sums, colours = [e.sum(1) for e in errors.values()], [PALETTE[i % 6] for i in range(len(errors))]
+        drawn = axes[2].bar(
+            [str(K) for K in errors], [s.mean() for s in sums], yerr=[s.std() / np.sqrt(len(s)) for s in sums], color=colours, capsize=2
+        )
+        axes[2].bar_label(drawn, fmt="%.2f", label_type="center", color="white", fontsize=8)
+        axes[2].set(title=r"$\Sigma_k\, \|\Gamma^*Q_{k-1} - Q_k\|_{2,\nu}^2$", xlabel="K")
+        axes[2].grid(axis="x", visible=False)
         figure.tight_layout()
         save(figure, folder, "car_on_hill")
-
-
-def bars(axis: Any, sizes: Sequence[int], heights: Sequence[float], errors: Sequence[float]) -> None:
-    """The sum of approximation errors per window size."""
-    drawn = axis.bar([str(K) for K in sizes], heights, yerr=errors, color=[PALETTE[i % 6] for i in range(len(sizes))], capsize=2)
-    axis.bar_label(drawn, fmt="%.2f", label_type="center", color="white", fontsize=8)
-    axis.set_title(r"$\Sigma_k\, \|\Gamma^*Q_{k-1} - Q_k\|_{2,\nu}^2$")
-    axis.set_xlabel("K")
-    axis.grid(axis="x", visible=False)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from iterq.errors import Refusal
+from iterq.errors import require
 from iterq.games import references
 from iterq.report.published import AGENTS, published
-from iterq.report.stats import RESAMPLES, Estimate, interval, iqm
+from iterq.report.stats import AGGREGATES, RESAMPLES, Estimate, interval, iqm
 from iterq.reproduce.base import Quantity, Result, Stopwatch, write_csv
 
 SCALES = {"smoke": {"draws": 200}, "default": {}, "paper": {}}
@@ -34,8 +34,10 @@ class Config:
     paper, whose comparison the games are chosen for, by 0.24."""
 
     def __post_init__(self) -> None:
-        if self.draws < 1 or self.margin <= 0 or self.seed < 0:
-            raise Refusal("--draws must be at least 1, --margin positive and --seed not negative")
+        require(
+            self.draws >= 1 and self.margin > 0 and self.seed >= 0,
+            "--draws must be at least 1, --margin positive and --seed not negative",
+        )
 
 
 def run(config: Config, folder: Path) -> Result:
@@ -46,26 +48,26 @@ def run(config: Config, folder: Path) -> Result:
     chosen = np.array([found.in_paper for found in references().values()])
     sets = {f"{chosen.sum()} games": chosen, f"{len(games)} games": chosen | True}
     quantities, rows, drawn, m = [], [], [], config.margin
+
+    def beside(name: str, found: np.ndarray, theirs: float, centre: float, band: str) -> Quantity:
+        ours = described(found)
+        return Quantity(name, float(ours.value), float(found.std()), theirs, band, within(ours, centre, m))
+
     for agent, paper in PAPER.items():
         with watch(agent):
             both = (runs(agent, games, config, again) for again in (False, True))
             first, second = ([over(scores[:, of]) for of in sets.values()] for scores in both)
         for name, found, other, theirs in zip(sets, first, second, paper, strict=True):
             ours = described(found)
-            band = f"the paper's, within {m:g}"
             quantities += [
-                Quantity(f"{agent}: IQM over {name}", float(ours.value), float(found.std()), theirs, band, within(ours, theirs, m)),
+                beside(f"{agent}: IQM over {name}", found, theirs, theirs, f"the paper's, within {m:g}"),
                 Quantity(f"{agent}: IQM over {name}, second published set", float(other.mean()), float(other.std())),
             ]
             rows.append((agent, name, *map(float, ours), theirs, float(other.mean())))
-            for label, x in ((f"{agent}, {name}", ours), ("in the paper", Estimate(*[np.array(theirs)] * 3))):
-                drawn.append({"label": label, "iqm": x._asdict(), "median": None, "mean": None, "optimality_gap": None})
-        gap = described(first[0] - first[1])
-        name = f"{agent}: " + " minus ".join(sets)
-        band = f"equal within {m:g}"
-        quantities.append(
-            Quantity(name, float(gap.value), float((first[0] - first[1]).std()), round(paper[0] - paper[1], 2), band, within(gap, 0.0, m))
-        )
+            shown = {f"{agent}, {name}": ours, "in the paper": Estimate(*[np.array(theirs)] * 3)}
+            drawn += [{**dict.fromkeys(AGGREGATES), "label": label, "iqm": x._asdict()} for label, x in shown.items()]
+        gap, theirs = first[0] - first[1], round(paper[0] - paper[1], 2)
+        quantities.append(beside(f"{agent}: {' minus '.join(sets)}", gap, theirs, 0.0, f"equal within {m:g}"))
     header = ("agent", "games", "IQM", "low", "high", "paper", "second set")
     write_csv(folder / "game_choice.csv", header, rows)
     draw_summary(folder, drawn, "human-normalised return")
@@ -85,8 +87,8 @@ def runs(agent: str, games: list[str], config: Config, again: bool) -> np.ndarra
     rng, scores = np.random.default_rng(config.seed), []
     for game in games:
         found = published(agent, game, again)
-        drawn = found.curve.values[0, -1] + found.deviation * rng.standard_normal((config.draws, found.runs))
         random, human, _ = references()[game]
+        drawn = found.curve.values[0, -1] + found.deviation * rng.standard_normal((config.draws, found.runs))
         # (score - random) / (human - random)
         scores.append((drawn - random) / (human - random))
     return np.stack(scores, 1)

@@ -43,15 +43,12 @@ class MuJoCo(Experiment):
         "default": {**FULL, "at_most": 2, "seeds": (0, 1), "total_timesteps": 100_000, "epoch": 5_000},
         "paper": FULL,
     }
-    __doc__ = __doc__
+    env = "{}-v5"
     rate_on = "Hopper"
     baseline = "SAC"
 
     def named(self, name: str) -> str:
         return super().named(name.partition("-v")[0])
-
-    def env(self, task: str) -> str:
-        return f"{task}-v5"
 
 
 NEAR = 0.05  # of SAC's last score: within it, methods count as equal

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from iterq.apart import rate_apart
 from iterq.config import Seeds
-from iterq.errors import Refusal
+from iterq.errors import require
 from iterq.kept import finished, place_of, train
 from iterq.options import among
 from iterq.presets import PRESETS, configure
@@ -66,12 +66,15 @@ class Config:
     """Where run directories are kept, and found again."""
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise Refusal(f"unknown preset {self.preset!r}; known: {', '.join(PRESETS)}")
-        if min(self.epoch, self.at_once, self.processes, self.eval_episodes) < 1 or self.at_most < 0:
-            raise Refusal("--epoch, --at-once, --processes and --eval-episodes must be at least 1, --at-most at least 0")
-        if self.epochs < 0 or self.total_timesteps < 0 or (self.epochs > 0) == (self.total_timesteps > 0):
-            raise Refusal("either --epochs (Atari) or --total-timesteps (others) must be at least 1, and the other is not given")
+        require(self.preset in PRESETS, f"unknown preset {self.preset!r}; known: {', '.join(PRESETS)}")
+        require(
+            min(self.epoch, self.at_once, self.processes, self.eval_episodes) >= 1 and self.at_most >= 0,
+            "--epoch, --at-once, --processes and --eval-episodes must be at least 1, --at-most at least 0",
+        )
+        require(
+            min(self.epochs, self.total_timesteps) == 0 < max(self.epochs, self.total_timesteps),
+            "either --epochs (Atari) or --total-timesteps (others) must be at least 1, and the other is not given",
+        )
 
     @property
     def length(self) -> dict[str, int]:
@@ -98,6 +101,7 @@ class Experiment:
     others: tuple[str, ...] = ()  # methods that others have run, to be drawn along
     Config: ClassVar[Any] = Config
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {}
+    env: ClassVar[str] = "{}"  # the id of a task
     rate_on: ClassVar[str] = ""  # the task that speed is measured on; empty: the first
     baseline: ClassVar[str] = ""  # the method whose last scores others are compared with, if there is one
 
@@ -111,15 +115,11 @@ class Experiment:
         """More fields of a training configuration."""
         return {"eval_every": config.epoch, "eval_episodes": config.eval_episodes, "log_every": config.epoch}
 
-    def env(self, task: str) -> str:
-        """Its id."""
-        return task
-
     def beside(self, tasks: tuple[str, ...]) -> dict[str, Beside]:
         """What others have published, to be drawn along."""
-        curves = {(agent, task): published(agent, task).curve for agent in self.others for task in tasks}
         return {
-            f"{agent} (Dopamine)": {task: (c.steps, c.values[0]) for task in tasks for c in [curves[agent, task]]} for agent in self.others
+            f"{agent} (Dopamine)": {task: (c.steps, c.values[0]) for task in tasks for c in [published(agent, task).curve]}
+            for agent in self.others
         }
 
     # What is the same
@@ -134,8 +134,8 @@ class Experiment:
             measured = rate_apart if config.processes > 1 else steps_per_second
             asked = labels if config.estimate and not all(finished(*run) for run in runs.values()) else []
             rates = {label: measured(self.settings(label, config, self.rate_on or tasks[0])) for label in asked}
-        whole = config.steps >= full.steps and len(config.seeds) >= len(full.seeds)
-        whole = whole and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
+        as_long = config.steps >= full.steps and len(config.seeds) >= len(full.seeds)
+        whole = as_long and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
         if rates:
             say_hours(f"{self.name} at full scale", rates, len(self.tasks), full)
             say_hours(f"{self.name} at this scale", rates, len(tasks), config)
@@ -143,29 +143,28 @@ class Experiment:
             train(dict(runs.values()), config.at_once, config.processes)
         title = f"{', '.join(tasks)}; {len(config.seeds)} seeds, {config.steps:,} steps, a point every {config.epoch:,}"
         compared = {metric: self.compared(runs, metric, config) for metric in self.metrics}
-        summaries = {}
+        marks = {label: [steps for _, steps in found] for label, found in self.marks.items()}
+        tables = []
         for metric, c in compared.items():
             place = folder if metric == self.metrics[0] else folder / metric.replace("/", "-")
             place.mkdir(exist_ok=True)
-            marks = {label: [steps for _, steps in found] for label, found in self.marks.items()}
             beside = self.beside(tasks) if metric == RETURN else {}
             with watch("figures"):
-                summaries[metric] = fill(c, place, f"{self.name}: {title}", marks, beside)["summary"] if c.curves else []
+                summary = fill(c, place, f"{self.name}: {title}", marks, beside)["summary"] if c.curves else []
+            tables.append(self.table(c, summary, title))
         c = compared[self.metrics[0]]
         notes = [note for note in (self.note, *c.warnings) if note]
         notes += [
             f"{label} ends at {c.curves[label][task].steps[-1]:,} steps on {task}, before the mark at {steps:,}"
-            for label, found in self.marks.items()
-            for _, steps in found
+            for label, found in marks.items()
+            for steps in found
             for task in c.curves.get(label, ())
             if c.curves[label][task].steps[-1] < steps
         ]
         if not whole:
             notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.steps:,} steps.")
-        described = {**dataclasses.asdict(config), "tasks": list(tasks), "runs": str(config.runs)}
-        result = Result(self.name, described, self.judged(c, whole), notes, seconds=watch.seconds)
-        result.tables += [self.table(compared[metric], found, title) for metric, found in summaries.items()]
-        return result
+        described = {**dataclasses.asdict(config), "tasks": list(tasks)}
+        return Result(self.name, described, self.judged(c, whole), notes, tables, watch.seconds)
 
     def chosen(self, config: Any) -> tuple[str, ...]:
         """The tasks that are run."""
@@ -175,17 +174,15 @@ class Experiment:
     def labels(self, config: Any) -> list[str]:
         """The methods that are run, in the experiment's order."""
         asked = {among(name.strip(), self.methods, "method") for name in config.methods.split(",")} if config.methods else self.methods
-        if self.baseline and self.baseline not in asked:
-            raise Refusal(f"--methods must name {self.baseline}, too: scores are relative to its")
+        require(not self.baseline or self.baseline in asked, f"--methods must name {self.baseline}, too: scores are relative to its")
         return [label for label in self.methods if label in asked]
 
     def settings(self, label: str, config: Any, task: str) -> Any:
         """The training configuration of a method on a task."""
         algorithm, _, preset = self.methods[label].partition("@")
-        names = ("learning_starts", "buffer_size", "batch_size", "seeds")
-        fields = {name: getattr(config, name) for name in names} | config.length | self.fields(config)
-        fields["checkpoint_every"] = 250_000
-        return configure(algorithm, preset or config.preset, env=self.env(task), **fields)
+        given = {name: getattr(config, name) for name in ("learning_starts", "buffer_size", "batch_size", "seeds")}
+        fields = given | config.length | self.fields(config)
+        return configure(algorithm, preset or config.preset, env=self.env.format(task), checkpoint_every=250_000, **fields)
 
     def run_of(self, label: str, config: Any, task: str) -> tuple[Path, Any]:
         """The run directory of a method on a task, and its configuration."""
@@ -205,9 +202,8 @@ class Experiment:
             curves, found = c.curves[row["label"]].values(), row["iqm"]
             rates = [len(curve.seeds) * curve.steps[-1] / curve.seconds[-1] for curve in curves]
             last = ("–", "–") if found is None else (f"{found['value']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}")
-            speed = sum(rates) / len(rates)
-            points = min(len(curve.steps) for curve in curves)
-            rows.append((row["label"], f"{speed:,.0f}" if speed > 0 else "–", str(points), *last))
+            speed, points = sum(rates) / len(rates), str(min(len(curve.steps) for curve in curves))
+            rows.append((row["label"], f"{speed:,.0f}" if speed > 0 else "–", points, *last))
         return title, ("method", "steps/s", "points", f"IQM, {c.unit or c.metric}", "95 % interval"), rows
 
     def judged(self, c: Comparison, whole: bool) -> list[Quantity]:

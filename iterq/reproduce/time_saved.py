@@ -27,8 +27,7 @@ def time_saved(runs: Path | None) -> tuple[list[Quantity], list[Any], list[str]]
     for ours, paper in HOURS.items():
         base = ours.removeprefix("i-")
         labels = [dict.fromkeys(s.label for s in sources if s.config.get("algorithm") == name) for name in (ours, base)]
-        pairs = list(itertools.product(*labels))
-        for pair in pairs or [(ours, base)]:
+        for pair in list(itertools.product(*labels)) or [(ours, base)]:
             tasks = set.intersection(*({s.task for s in sources if s.label == label} for label in pair))
             paths = [Path(s.name) for s in sources if s.label in pair and s.task in tasks]
             found, band, passed = None, "no runs of both on a task" if runs else "no runs given", None
@@ -63,8 +62,7 @@ def hours_saved(c: Comparison, ours: str, base: str) -> Estimate | None:
         reached = first_reaching(clock, iqm(curves[:, i], sizes[0]), float(iqm(last[j], sizes[1])))
         return float(whole[-1]) - (math.inf if reached is None else reached)
 
-    at = [draws(tuple(n.tolist()), seed=seed) for seed, n in enumerate(sizes)]
-    resampled = [saved(i, j) for i, j in zip(*at, strict=True)]
+    resampled = [saved(i, j) for i, j in zip(*(draws(tuple(n.tolist()), seed=seed) for seed, n in enumerate(sizes)), strict=True)]
     # No mean of two neighbours, as either may be infinite.
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
     return Estimate(np.array(saved(slice(None), slice(None))), low, high)

@@ -5,7 +5,6 @@ performance loss of each iterate's greedy policy, the sum of the 40 approximatio
 """
 
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iterq.config import Seeds, WindowSizes
-from iterq.errors import Refusal
+from iterq.errors import require
 from iterq.parallel import run_all
 from iterq.progress import progress
 from iterq.reproduce.base import Result, Stopwatch, write_csv
@@ -49,20 +48,14 @@ class Config:
     """Grid points per axis of the evaluation grid."""
 
     def __post_init__(self) -> None:
-        for name in ("N", "steps", "samples", "horizon", "hidden", "batch"):
-            if getattr(self, name) < 1:
-                raise Refusal(f"--{name} must be at least 1, got {getattr(self, name)}")
+        least = dict.fromkeys(("N", "steps", "samples", "horizon", "hidden", "batch"), 1) | {"points": 2}
+        for name, value in least.items():
+            require(getattr(self, name) >= value, f"--{name} must be at least {value}, got {getattr(self, name)}")
         for K in self.K:
-            if not 1 <= K <= self.N:
-                raise Refusal(f"--K: a window of {K} does not fit N = {self.N} Bellman iterations; K must lie in 1..{self.N}")
-        if self.steps < self.N:
-            raise Refusal(f"--steps: {self.steps} gradient steps cannot hold N = {self.N} windows of at least one")
-        if not 0 <= self.gamma < 1:
-            raise Refusal(f"--gamma must lie in [0, 1), got {self.gamma}")
-        if not self.learning_rate > 0:
-            raise Refusal(f"--learning-rate must be positive, got {self.learning_rate}")
-        if self.points < 2:
-            raise Refusal(f"--points must be at least 2, got {self.points}")
+            require(1 <= K <= self.N, f"--K: a window of {K} does not fit N = {self.N} Bellman iterations; K must lie in 1..{self.N}")
+        require(self.steps >= self.N, f"--steps: {self.steps} gradient steps cannot hold N = {self.N} windows of at least one")
+        require(0 <= self.gamma < 1, f"--gamma must lie in [0, 1), got {self.gamma}")
+        require(self.learning_rate > 0, f"--learning-rate must be positive, got {self.learning_rate}")
 
 
 SCALES: dict[str, dict[str, Any]] = {
@@ -76,9 +69,7 @@ def run(config: Config, folder: Path) -> Result:
     """Train every K on every seed, evaluate all iterates, and write figure, CSVs and table."""
     from iterq.envs import car_on_hill as env
     from iterq.networks import mlp, network
-    from iterq.reproduce.car_on_hill import bands, data, optimal, table
-    from iterq.reproduce.car_on_hill.on_rows import approximation_errors
-    from iterq.reproduce.car_on_hill.training import authors_start, train
+    from iterq.reproduce.car_on_hill import bands, data, on_rows, optimal, table, training
     from iterq.reproduce.figures import draw_car_on_hill
 
     watch = Stopwatch()
@@ -89,16 +80,15 @@ def run(config: Config, folder: Path) -> Result:
         best = optimal.optimal_q(grid, config.gamma, config.horizon)
     rho = {"uniform": np.full(len(grid), 1 / len(grid)), "samples": data.sample_weights(rows, config.points)}
     net = network(mlp([config.hidden], env.ACTIONS))
-    starts = [authors_start(config.hidden, seed) for seed in config.seeds]
-    errors_of, greedy_of = approximation_errors(rows, net, config.N), optimal.greedy_q(net, grid, config.gamma, config.horizon)
+    starts = [training.authors_start(config.hidden, seed) for seed in config.seeds]
+    errors_of = on_rows.approximation_errors(rows, net, config.N)
+    greedy_of = optimal.greedy_q(net, grid, config.gamma, config.horizon)
 
     def job(K: int, advance: Callable[[float], None]) -> dict[str, Any]:
-        started = time.perf_counter()
-        trained = train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
-        watch.add("training and checks", time.perf_counter() - started)
-        started = time.perf_counter()
-        errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
-        watch.add("evaluation", time.perf_counter() - started)
+        with watch("training and checks"):
+            trained = training.train(rows, K, config, net, starts, lambda: advance(K * work / (config.N - K + 1)))
+        with watch("evaluation"):
+            errors, greedy = errors_of(trained.iterates), greedy_of(trained.policies())
         gap = np.abs(best - greedy).mean(-1).reshape(len(config.seeds), config.N, len(grid))  # mean over actions
         return {
             "errors": errors,
@@ -109,25 +99,19 @@ def run(config: Config, folder: Path) -> Result:
     work = config.steps * len(config.seeds)
     # The largest windows first: with two cores they take as long as all others together.
     with progress("car-on-hill", sum(config.K) * work, "gradient steps of a network") as advance:
-        done = run_all({K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)})
-    done = {K: done[K] for K in sorted(done)}
+        jobs = {K: (lambda K=K: job(K, advance)) for K in sorted(config.K, reverse=True)}
+        done = dict(sorted(run_all(jobs).items()))
 
     with watch("figure"):
         losses = {name: {K: d["loss"][name] for K, d in done.items()} for name in rho}
         draw_car_on_hill(folder, losses, {K: d["errors"] for K, d in done.items()})
     curves = (
-        (
-            K,
-            seed,
-            k + 1,
-            "shifting" if k <= config.N - K else "last window",
-            *map(float, (losses["uniform"][K][s, k], losses["samples"][K][s, k], d["errors"][s, k])),
-        )
+        (K, seed, k + 1, "shifting" if k <= config.N - K else "last window", *(float(x[s, k]) for x in (*d["loss"].values(), d["errors"])))
         for K, d in done.items()
         for s, seed in enumerate(config.seeds)
         for k in range(config.N)
     )
-    header = ("K", "seed", "iteration", "phase", "performance_loss_uniform", "performance_loss_samples", "approximation_error")
+    header = ("K", "seed", "iteration", "phase", *(f"performance_loss_{name}" for name in rho), "approximation_error")
     write_csv(folder / "iterations.csv", header, curves)
     per_seed = ((K, seed, *(float(x[s]) for x in d["rows"])) for K, d in done.items() for s, seed in enumerate(config.seeds))
     write_csv(folder / "table1.csv", ("K", "seed", *table.Rows._fields), per_seed)

@@ -13,7 +13,7 @@ import numpy as np
 
 from iterq.report.verdicts import compare_pairs
 from iterq.reproduce.base import Quantity, Result
-from iterq.reproduce.car_on_hill.table import PAPER, Rows
+from iterq.reproduce.car_on_hill.table import PAPER
 
 TABLE_SEED = 11
 EARLY = 20  # Bellman iterations that count as early: half of them, and about as many as the task needs
@@ -31,65 +31,53 @@ LABELS = {
 
 def judge(config: Any, done: dict[int, dict[str, Any]], seconds: dict[str, float]) -> Result:
     """`done`: K -> errors (S, N), loss: ρ -> (S, N), rows of Table 1."""
-    defaults = type(config)()
-    faithful = all(getattr(config, f.name) == getattr(defaults, f.name) for f in dataclasses.fields(config) if f.name not in ("K", "seeds"))
+    faithful = all(getattr(config, f.name) == f.default for f in dataclasses.fields(config) if f.name not in ("K", "seeds"))
     at = config.seeds.index(TABLE_SEED) if TABLE_SEED in config.seeds else None
-    quantities = []
+    quantities, sizes = [], list(done)
 
-    def add(name: str, ours: Any, paper: float | None, band: str, passed: Any, spread: Any = None) -> None:
+    def add(name: str, ours: Any, paper: float | None = None, band: str = "", passed: Any = None, spread: Any = None) -> None:
         passed, spread = (None if x is None else kind(x) for kind, x in ((bool, passed), (float, spread)))
         quantities.append(Quantity(name, float(ours), spread, paper, band, passed))
 
-    for K, d in done.items():
-        rows: Rows = d["rows"]
-        for row, label in LABELS.items():
-            values = getattr(rows, row)
-            paper = PAPER[row.removesuffix("_weak")].get(K)
-            if row == "implied":  # a theorem, for every seed and at any scale
-                worst = np.nanmin(values) if np.isfinite(values).any() else 100.0
-                add(f"{label}, K={K}, worst seed", worst, paper, "100", bool(worst == 100))
-                continue
-            band, passed = "", None
-            if at is not None and paper is not None:
-                band, ok = table_band(row, K, paper, values[at])
-                passed = ok if faithful and band else None
-            if band:
-                add(f"{label}, K={K}, seed {TABLE_SEED}", values[at], paper, band, passed)
-            known = values[np.isfinite(values)]
-            if len(known):
-                add(f"{label}, K={K}, all seeds", known.mean(), paper, "", None, known.std())
+    for (K, d), (row, label) in itertools.product(done.items(), LABELS.items()):
+        values, paper = getattr(d["rows"], row), PAPER[row.removesuffix("_weak")].get(K)
+        known = values[np.isfinite(values)]
+        if row == "implied":  # a theorem, for every seed and at any scale
+            worst = known.min(initial=100)
+            add(f"{label}, K={K}, worst seed", worst, paper, "100", worst == 100)
+            continue
+        band, ok = ("", False) if at is None or paper is None else table_band(row, K, paper, values[at])
+        if band:
+            add(f"{label}, K={K}, seed {TABLE_SEED}", values[at], paper, band, ok if faithful else None)
+        if len(known):
+            add(f"{label}, K={K}, all seeds", known.mean(), paper, spread=known.std())
 
-    sizes = list(done)
-    if len(sizes) > 1:
-
-        def trend(name: str, values: list[float], band: str, judged: bool) -> None:
-            ok = all(a < b if band.startswith("grows") else a > b for a, b in itertools.pairwise(values))
-            add(f"{name}, K={sizes[-1]} over K={sizes[0]}", values[-1] / values[0], None, band, ok if faithful and judged else None)
-
-        if at is not None:
-            trend(f"mean decrease, seed {TABLE_SEED}", [done[K]["rows"].mean_decrease[at] for K in sizes], "grows with every K", True)
-            trend(f"sum of errors, seed {TABLE_SEED}", [done[K]["errors"][at].sum() for K in sizes], "falls with every K", True)
-        early = {K: d["loss"]["uniform"][:, :EARLY].mean(1) for K, d in done.items()}
-        # "The sum decreases as K increases"; "for higher values of K, we obtain lower performance losses after only a few iterations".
-        for what, of_seeds, margin, pairs in (
-            ("sum of errors", {K: d["errors"].sum(1) for K, d in done.items()}, NEAR_ERRORS, itertools.pairwise(sizes)),
-            (f"performance loss over k <= {EARLY}", early, NEAR_LOSS, ((sizes[0], larger) for larger in sizes[1:])),
-        ):
-            for K, larger in pairs:
-                # Both began from the same networks, seed by seed.
-                v = compare_pairs(of_seeds[K], of_seeds[larger], margin)
-                passed = True if v.better else False if v.worse or v.equal else None
-                band = f"smaller; equal within {margin:g}"
-                said = v.word.replace("better", "smaller").replace("worse", "larger")
-                judged = passed if faithful and len(config.seeds) >= ENOUGH else None
-                name = f"{what}, K={larger} against K={K}, all seeds"
-                quantities.append(Quantity(name, -v.difference, None, None, band, judged, -v.high, -v.low, said))
+    if at is not None and len(sizes) > 1:
+        decreases, sums = [done[K]["rows"].mean_decrease[at] for K in sizes], [done[K]["errors"][at].sum() for K in sizes]
+        grows, falls = ((np.diff(x) > 0).all() if faithful else None for x in (decreases, np.negative(sums)))
+        ends = f"seed {TABLE_SEED}, K={sizes[-1]} over K={sizes[0]}"
+        add(f"mean decrease, {ends}", decreases[-1] / decreases[0], None, "grows with every K", grows)
+        add(f"sum of errors, {ends}", sums[-1] / sums[0], None, "falls with every K", falls)
+    early = {K: d["loss"]["uniform"][:, :EARLY].mean(1) for K, d in done.items()}
+    # "The sum decreases as K increases"; "for higher values of K, we obtain lower performance losses after only a few iterations".
+    for what, of_seeds, margin, pairs in (
+        ("sum of errors", {K: d["errors"].sum(1) for K, d in done.items()}, NEAR_ERRORS, itertools.pairwise(sizes)),
+        (f"performance loss over k <= {EARLY}", early, NEAR_LOSS, ((sizes[0], larger) for larger in sizes[1:])),
+    ):
+        for K, larger in pairs:
+            # Both began from the same networks, seed by seed.
+            v = compare_pairs(of_seeds[K], of_seeds[larger], margin)
+            judged = faithful and len(config.seeds) >= ENOUGH and (v.better or v.worse or v.equal)
+            said = v.word.replace("better", "smaller").replace("worse", "larger")
+            name, band = f"{what}, K={larger} against K={K}, all seeds", f"smaller; equal within {margin:g}"
+            passed = v.better if judged else None
+            quantities.append(Quantity(name, -v.difference, None, None, band, passed, -v.high, -v.low, said))
     for K, d in done.items():
         total = d["errors"].sum(1)
-        add(f"sum of approximation errors, K={K}, all seeds", total.mean(), None, "", None, total.std())
+        add(f"sum of approximation errors, K={K}, all seeds", total.mean(), spread=total.std())
         for rho, loss in d["loss"].items():
-            add(f"performance loss over k <= {EARLY}, {rho}, K={K}", loss[:, :EARLY].mean(), None, "", None, loss[:, :EARLY].mean(1).std())
-            add(f"final performance loss, {rho}, K={K}", loss[:, -1].mean(), None, "", None, loss[:, -1].std())
+            add(f"performance loss over k <= {EARLY}, {rho}, K={K}", loss[:, :EARLY].mean(), spread=loss[:, :EARLY].mean(1).std())
+            add(f"final performance loss, {rho}, K={K}", loss[:, -1].mean(), spread=loss[:, -1].std())
     return Result("car-on-hill", dataclasses.asdict(config), quantities, notes(config, faithful), tables(config, done, at), seconds)
 
 
@@ -132,13 +120,13 @@ def tables(config: Any, done: dict[int, dict[str, Any]], at: int | None) -> list
 
 def notes(config: Any, faithful: bool) -> list[str]:
     """What a reader of the numbers should know."""
-    said = [
+    sometimes = {
+        f"Means over fewer than {ENOUGH} seeds are not judged: --scale paper runs all twenty.": len(config.seeds) < ENOUGH,
+        "Bands of the paper are not judged: this is not its N, number of gradient steps or data.": not faithful,
+    }
+    return [
         f"The paper's Table 1 is one seed ({TABLE_SEED}); its bands are judged on that seed's initial network, since seeds differ much.",
         "Rows 3 and 4 are given for Equation 4 and for the weaker form that the authors' code tests (an extra γ on the displacement).",
         "Row 3 counts a decrease down to -1e-6 of the CSAE, the rounding error of its float32 sums.",
+        *(text for text, applies in sometimes.items() if applies),
     ]
-    if len(config.seeds) < ENOUGH:
-        said.append(f"Means over fewer than {ENOUGH} seeds are not judged: --scale paper runs all twenty.")
-    if not faithful:
-        said.append("Bands of the paper are not judged: this is not its N, number of gradient steps or data.")
-    return said

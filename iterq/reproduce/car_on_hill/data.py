@@ -9,6 +9,8 @@ import numpy as np
 from iterq.bellman import Transition
 from iterq.envs import car_on_hill as env
 
+HALF = np.array([env.MAX_POSITION, env.MAX_VELOCITY])  # of the space of states, which is symmetric
+
 
 class Rows(NamedTuple):
     """One row per environment step, episodes one after the other, so that the next state of row i is that of row i + 1.
@@ -50,25 +52,20 @@ def collect(samples: int, horizon: int, gamma: float, seed: int = 0) -> Rows:
             break
         count = jnp.arange(2 * len(count))
 
-    timed_out = np.zeros_like(terminated)
-    timed_out[:, -1] = ~terminated[:, -1]
-    pick = tuple(x[lived][:samples] for x in (state, action, reward, terminated, timed_out))
-    state, action, reward, terminated, timed_out = pick
-    valid = ~timed_out
+    valid = np.ones_like(terminated)
+    valid[:, -1] = terminated[:, -1]
+    state, action, reward, terminated, valid = (x[lived][:samples] for x in (state, action, reward, terminated, valid))
     valid[-1] = terminated[-1]
     return Rows(state, action, reward, np.float32(gamma) * ~terminated, valid)
 
 
 def grid(points: int = 17) -> np.ndarray:
     """(points², 2) the evenly spaced states of [-1, 1] x [-3, 3] on which Ernst et al. evaluate."""
-    p = np.linspace(-env.MAX_POSITION, env.MAX_POSITION, points, dtype=np.float32)
-    v = np.linspace(-env.MAX_VELOCITY, env.MAX_VELOCITY, points, dtype=np.float32)
-    return np.stack(np.meshgrid(p, v, indexing="ij"), -1).reshape(-1, 2)
+    axes = np.linspace(-HALF, HALF, points, axis=1, dtype=np.float32)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
 
 
 def sample_weights(rows: Rows, points: int = 17) -> np.ndarray:
     """(points²,) the share of the data set's states nearest to each grid state; the authors' ρ."""
-    half = np.array([env.MAX_POSITION, env.MAX_VELOCITY])
-    nearest = np.rint((rows.state + half) / (2 * half) * (points - 1)).astype(int)
-    counts = np.bincount(nearest[:, 0] * points + nearest[:, 1], minlength=points**2)
-    return counts / counts.sum()
+    nearest = np.rint((rows.state + HALF) / (2 * HALF) * (points - 1)).astype(int)
+    return np.bincount(nearest[:, 0] * points + nearest[:, 1], minlength=points**2) / len(nearest)

@@ -34,8 +34,7 @@ def cut(rows: Rows) -> Block:
     count = len(rows.reward)
     padded = -(-count // BLOCK) * BLOCK
     state = np.pad(rows.state, ((0, padded + 1 - count), (0, 0)))
-    weight = rows.valid / rows.valid.sum()
-    flat = (rows.action, rows.reward, rows.discount, weight.astype(np.float32))
+    flat = (rows.action, rows.reward, rows.discount, (rows.valid / rows.valid.sum()).astype(np.float32))
     successor = state[np.arange(0, padded, BLOCK)[:, None] + np.arange(BLOCK + 1)]
     return Block(*map(jnp.asarray, (successor, *(np.pad(x, (0, padded - count)).reshape(-1, BLOCK) for x in flat))))
 

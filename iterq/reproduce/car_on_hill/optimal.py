@@ -15,10 +15,9 @@ from scipy.ndimage import minimum_filter
 
 from iterq.envs import car_on_hill as env
 from iterq.networks import Network, Params
+from iterq.reproduce.car_on_hill.data import HALF
 
 CHUNK = 1 << 14  # states per compiled call
-HALF = np.array([env.MAX_POSITION, env.MAX_VELOCITY])
-
 
 _step = jax.jit(env.step)
 
@@ -52,16 +51,12 @@ class StepsToGo:
             size = tuple(2 * np.ceil(reach[~fails & ~wins].max(0) / side).astype(int) + 1)
             moves.append((middle, fails, wins, size))
 
-        self.table = np.full((cells, cells), np.inf)
-        while True:  # value iteration, at every step free to pick the best box within reach
-            options = []
-            for middle, fails, wins, size in moves:
-                best = minimum_filter(self.table, size=size, mode="nearest")
-                options.append(np.where(wins, 1, np.where(fails, np.inf, 1 + best[self.cell(middle)])))
-            new = np.minimum(*options).reshape(cells, cells)
-            if (new == self.table).all():
-                break
+        self.table, new = np.zeros(0), np.full((cells, cells), np.inf)
+        while not np.array_equal(self.table, new):  # value iteration, at every step free to pick the best box within reach
             self.table = new
+            best = [minimum_filter(new, size=size, mode="nearest")[self.cell(middle)] for middle, _, _, size in moves]
+            options = [np.where(wins, 1, np.where(fails, np.inf, 1 + x)) for (_, fails, wins, _), x in zip(moves, best, strict=True)]
+            new = np.minimum(*options).reshape(cells, cells)
 
     def cell(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         i = ((state + HALF) / (2 * HALF) * self.cells).astype(int).clip(0, self.cells - 1)

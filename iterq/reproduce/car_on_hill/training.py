@@ -73,9 +73,8 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
         chain = window(Network(lambda key, x: theta, net.apply), K, frozen=False).init(jax.random.key(0), None, identical=True)
         return chain, optimiser.init(chain.online)
 
-    def run_window(n: jax.Array, data: Transition, blocks: Block, seed: tuple) -> tuple:
+    def run_window(n: jax.Array, data: Transition, blocks: Block, root: jax.Array, chain: Chain, moments: Any) -> tuple:
         """Gradient steps `n` (T,) of one seed; also the loss of each and, where one is due, its check."""
-        root, chain, moments = seed
 
         def step(carry: tuple, n: jax.Array) -> tuple:
             chain, moments = carry
@@ -90,11 +89,9 @@ def train(rows: Rows, K: int, config: Config, net: Network, starts: Sequence[Par
 
     @jax.jit
     def advance(n: jax.Array, held: tuple[Transition, Block], seeds: tuple) -> tuple:
-        return jax.lax.map(lambda seed: run_window(n, *held, seed), seeds, batch_size=max(1, CACHED // K))
+        return jax.lax.map(lambda seed: run_window(n, *held, *seed), seeds, batch_size=max(1, CACHED // K))
 
-    def members(online: Params, k: int) -> Params:
-        return jax.vmap(lambda online: win.member(online, k))(online)
-
+    members = jax.vmap(win.member, in_axes=(0, None))
     roots = jax.vmap(jax.random.key)(jnp.array(config.seeds))
     chains, moments = jax.vmap(init)(jax.tree.map(lambda *x: jnp.stack(x), *starts))
     iterates, checks = [chains.anchor], []

@@ -74,7 +74,7 @@ class Config:
     T: int = 200
     """Steps between two shifts of the window; at K = 1 the period of the target network."""
     D: int = 30
-    """Steps between two syncs of the window's targets (steps, as in the paper's Algorithm 1; its text once says gradient steps)."""
+    """Steps between two syncs of the window's targets, of the environment as in Algorithm 1 (the paper's text once says gradient steps)."""
     G: int = 2
     """Steps between two gradient steps."""
     tau: float = 1.0

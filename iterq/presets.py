@@ -102,7 +102,7 @@ PRESETS = {
 }
 _ONLY_I = f"{_PUBLISHED}, for iterated algorithms alone: its DQN and IQN do neither"
 PRESETS["published"] = PRESETS["paper"]._replace(
-    about="Atari 2600 as the published runs of i-DQN had it: the anchor acts, too, and the window shifts early",
+    about="Atari 2600 as the published runs had it: in iterated algorithms the anchor acts, too, and the window shifts early",
     values={**PRESETS["paper"].values, "acting": "anchor-too", "shifts": "early"},
     source={**PRESETS["paper"].source, **dict.fromkeys(("acting", "shifts"), _ONLY_I)},
     special=PRESETS["paper"].special

@@ -296,3 +296,7 @@ def test_a_configuration_without_meaning_is_refused(fields, message):
 def test_the_limits_themselves_are_allowed(fields):
     config = configure("dqn", **fields)
     assert all(getattr(config, name) == value for name, value in fields.items())
+
+
+def test_where_no_window_shifts_G_may_be_as_long_as_it_likes():
+    assert configure("sac", G=300).G == configure("dqn", tau=0.1, G=300).G == 300

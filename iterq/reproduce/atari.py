@@ -24,7 +24,7 @@ FULL: dict[str, Any] = {"epochs": 200, "epoch": 250_000, "epsilon_decay": 250_00
 
 
 class Atari(Experiment):
-    """Games under the paper's protocol."""
+    __doc__ = __doc__  # what --help shows
 
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {

@@ -24,7 +24,7 @@ FULL: dict[str, Any] = {
 
 
 class Classic(Experiment):
-    """One environment of Gymnasium."""
+    __doc__ = __doc__  # what --help shows
 
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {**FULL, "seeds": (0, 1), "total_timesteps": 4_000, "epoch": 2_000, "eval_episodes": 2},

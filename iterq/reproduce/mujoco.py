@@ -26,7 +26,7 @@ FULL: dict[str, Any] = {
 
 
 class MuJoCo(Experiment):
-    """Continuous control."""
+    __doc__ = __doc__  # what --help shows
 
     SCALES: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {

@@ -43,7 +43,7 @@ def collect(samples: int, horizon: int, gamma: float, seed: int = 0) -> Rows:
         return jax.lax.scan(walk, jnp.array(env.START), jax.random.split(key, horizon))[1]
 
     # Episode e is a function of (seed, e) alone, so simulating some too many changes nothing.
-    count = jnp.arange(-(-samples // (horizon // 4)))
+    count = jnp.arange(-(-4 * samples // horizon))
     while True:
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), count)
         state, action, reward, terminated = map(np.asarray, jax.jit(jax.vmap(episode))(keys))

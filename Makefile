@@ -1,16 +1,28 @@
-# make demo   sets everything up and reproduces the paper's motivating example (about three minutes on two cores)
-# make test   sets everything up and runs lint, types and tests
+# make demo      sets everything up and reproduces the paper's motivating example (about three minutes on two cores)
+# make check     lint, types and the fast tests: two minutes on two cores, to be run while one works
+# make test      all tests but the slowest, at most 15 minutes on two cores: what must pass before anything is merged
+# make test-all  every test
+#
+# A test says itself where it belongs, with a mark on it or, as `pytestmark`, on its whole file: `medium` is not in make check, `slow` only
+# in make test-all. Without a mark it is in all three, so most new tests need none. As a rule, on a core of its own, a test of more than
+# 3 seconds is medium, one of more than 30 slow; `pytest --durations 20` tells which have outgrown their place.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint browser setup bench constraints clean
+.PHONY: demo check test test-all lint browser setup bench constraints clean
 
 demo: $(READY)
 	$(BIN)/iterq reproduce car-on-hill
 
+check: lint
+	$(BIN)/python -m pytest -n auto -m "not medium and not slow"
+
 test: lint browser
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: lint browser
 	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)

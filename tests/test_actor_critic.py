@@ -24,6 +24,8 @@ from iterq.networks import MLP, Linear
 from iterq.presets import configure
 from tests.helpers import assert_same
 
+pytestmark = pytest.mark.medium
+
 N, M, BATCH, UPDATES = 5, 2, 8, 200
 SPEC = Spec("Box", (N,), "float32", M, None, low=(-1.0,) * M, high=(1.0,) * M)
 SMALL = {"features": (16, 16), "batch_size": BATCH}

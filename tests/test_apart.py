@@ -4,6 +4,8 @@ import pytest
 
 from iterq.apart import FRACTION, OF_JAX, VISIBLE, places
 
+pytestmark = pytest.mark.medium
+
 
 def seen(count, given, gpus):
     """(GPU, share of its memory) of every process."""

@@ -20,6 +20,8 @@ from iterq.errors import Refusal
 from tests.helpers import assert_same
 from tests.test_cli import leftovers
 
+pytestmark = pytest.mark.medium
+
 SMALL = {"features": (8,), "batch_size": 4, "learning_starts": 20, "buffer_size": 100, "eval_every": 0, "log_every": 100}
 
 

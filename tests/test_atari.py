@@ -22,6 +22,8 @@ from iterq.games import game_of, games, human_normalised, references
 from iterq.store import difference
 from tests.helpers import pictures_of
 
+pytestmark = pytest.mark.medium
+
 
 class Plain:
     """The protocol in the plainest words, on the frame-by-frame environment that ale-py registers with Gymnasium.

@@ -21,6 +21,8 @@ from iterq.presets import configure
 from iterq.reproduce.cost import batch_of
 from tests.helpers import NETWORKS, assert_same, example, random_batch
 
+pytestmark = pytest.mark.medium
+
 SPEC = Spec("Atari", (84, 84), "uint8", 4, None)
 
 

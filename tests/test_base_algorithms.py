@@ -9,6 +9,8 @@ from iterq.bellman import double_dqn, dqn
 from iterq.chain import gradient_step, hard, polyak, window
 from tests.helpers import NETWORKS, assert_same, example, random_batch
 
+pytestmark = pytest.mark.medium
+
 UPDATES, T, TAU = 200, 30, 0.02
 
 

@@ -16,6 +16,8 @@ from iterq.reproduce.car_on_hill.on_rows import BLOCK, approximation_errors, cut
 from iterq.reproduce.car_on_hill.training import authors_start, train
 from tests.helpers import largest_difference
 
+pytestmark = pytest.mark.medium
+
 HIDDEN, BATCH, RATE = 8, 16, 1e-3
 ROWS = data.collect(3000, 100, 0.95)
 NET = network(mlp([HIDDEN], 2))

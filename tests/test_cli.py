@@ -18,6 +18,8 @@ from iterq.config import seeds, window_sizes
 from iterq.errors import Refusal
 from iterq.store import staged
 
+pytestmark = pytest.mark.medium
+
 TINY = ["--K", "1,2", "--seeds", "11-11", "--N", "3", "--steps", "90", "--samples", "2000", "--points", "5"]
 
 

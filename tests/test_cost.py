@@ -12,6 +12,8 @@ from iterq.report.compare import Comparison, Curve
 from iterq.reproduce.cost import BATCH, PAPER, Config, Cost, judged, measure
 from iterq.reproduce.time_saved import HOURS, hours_saved, time_saved
 
+pytestmark = pytest.mark.medium
+
 ONES = (1,) * len(Cost._fields)
 
 

@@ -23,6 +23,8 @@ from iterq.report.scores import read_run
 from iterq.store import read_config
 from iterq.track import Tracker
 
+pytestmark = pytest.mark.medium
+
 PURE, HOSTED = "jax/CartPole-v1", "CartPole-v1"
 SIZES = {"features": 8, "batch_size": 4, "learning_starts": 20, "buffer_size": 50, "epsilon_decay": 50, "G": 4, "T": 20, "D": 8}
 EVENTS = {"log_every": 30, "eval_every": 80, "eval_episodes": 2, "checkpoint_every": 50}

@@ -24,6 +24,8 @@ from iterq.errors import Refusal
 from iterq.store import Run, config_hash, read_config
 from tests.test_cli import leftovers
 
+pytestmark = pytest.mark.medium
+
 # A walk of random length whose troubles are switched on from outside, so that a run can be resumed without them.
 WALK = """
 import os, time

@@ -19,6 +19,8 @@ from iterq.networks import MLP, Linear
 from iterq.presets import configure
 from tests.test_train_cli import command
 
+pytestmark = pytest.mark.medium
+
 SMALL = {"features": (8,), "batch_size": 4, "learning_starts": 20, "buffer_size": 60, "eval_every": 0, "log_every": 20}
 
 of_a_batch = dqn._replace(loss=lambda Q, y, t, key: Q(t.obs) - y)

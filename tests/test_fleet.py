@@ -28,6 +28,8 @@ from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import packer
 from iterq.presets import configure
 
+pytestmark = pytest.mark.medium
+
 PURE, HOSTED, LAKE = "jax/CartPole-v1", "CartPole-v1", "FrozenLake-v1"
 # The replay wraps, the window shifts and syncs many times, and learning starts at a multiple of G. Most of the time goes into compiling,
 # so tests have this in common where they can, down to what they need not care about.

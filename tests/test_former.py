@@ -13,6 +13,8 @@ import safetensors.numpy
 import iterq
 from iterq import cli
 
+pytestmark = pytest.mark.medium
+
 FORMER = Path(__file__).parent / "former"
 RUNS = sorted(path.parent.name for path in FORMER.glob("*/config.json"))
 

@@ -16,6 +16,8 @@ from iterq.envs.playing import Stage
 from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEnvs, episode_seed
 from iterq.errors import Refusal
 
+pytestmark = pytest.mark.medium
+
 
 class Script(gymnasium.Env):
     """Episodes of 3 steps, which terminate, and of 2 steps, which are truncated, in turn. A frame is 10 × episode + step."""

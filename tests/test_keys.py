@@ -18,6 +18,8 @@ from iterq.loop import Session
 from iterq.store import Run
 from tests.helpers import assert_same
 
+pytestmark = pytest.mark.medium
+
 SMALL = {"features": (8,), "batch_size": 4, "learning_starts": 20, "buffer_size": 60, "eval_every": 50, "eval_episodes": 2}
 
 

@@ -15,6 +15,8 @@ from iterq.bellman import Transition, c51, double_dqn, dqn, iqn, qr_dqn
 from iterq.chain import gradient_step, hard, window
 from iterq.networks import distributional_mlp, implicit_mlp, mlp
 
+pytestmark = pytest.mark.medium
+
 # To the right end from state s: 0.7^(3 - s) = 0.343, 0.49, 0.7, 1. To the left end: ½ · 0.7^s = 0.5, 0.35, 0.245, 0.1715.
 # The better of both: V = 0.5, 0.49, 0.7, 1. State 0 takes the small reward at hand, all others go for the large one.
 # Q(s, left) = 0.7 V(s - 1) and Q(s, right) = 0.7 V(s + 1), or the reward of the end.

@@ -10,6 +10,8 @@ import pytest
 from iterq.api import make
 from iterq.report.verdicts import reaches
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("algorithm", ["dqn", "i-dqn"])
 def test_cart_pole_is_learned_within_100k_steps(algorithm):

@@ -18,6 +18,8 @@ from iterq.envs.stepping import EVALUATION, TRAINING, EnvironmentFailure, HostEn
 from iterq.envs.workers import Workers
 from tests.helpers import pictures_of
 
+pytestmark = pytest.mark.medium
+
 TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "Walker2d-v5")
 
 

@@ -13,6 +13,8 @@ from iterq.report.page import page
 
 from . import browser
 
+pytestmark = pytest.mark.medium
+
 By = pytest.importorskip("selenium.webdriver.common.by", reason="selenium is not installed").By
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 Actions = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains

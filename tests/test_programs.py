@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.medium
+
 SCRIPT = """
 import jax
 from iterq.programs import keep_programs

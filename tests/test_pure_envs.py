@@ -10,6 +10,8 @@ from iterq.envs import car_on_hill as hill
 from iterq.envs.base import PureEnv, Spec, spec
 from iterq.envs.pure import MAX_ANGLE, MAX_POSITION, PURE, SMALL, car_on_hill, cart_pole, catch, chain, chain_values
 
+pytestmark = pytest.mark.medium
+
 KEY = jax.random.key(0)
 
 

@@ -18,6 +18,8 @@ from iterq.identity import FREE
 from iterq.presets import configure
 from iterq.reads import unread
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60
 # Every option has its turn: the replay wraps, the window syncs and shifts, episodes end, actions are random and greedy.
 SMALL = {"features": (12,), "batch_size": 3, "buffer_size": 30, "learning_starts": 10, "eval_every": 0}

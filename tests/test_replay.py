@@ -30,6 +30,8 @@ from iterq.replay import (
     sample,
 )
 
+pytestmark = pytest.mark.medium
+
 GAMMA = 0.9
 
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.medium
+
 # Small, but everything has its turn several times: the replay wraps, the window shifts and syncs, and the periods of logs,
 # evaluations and checkpoints are out of step with each other.
 SIZES = [

@@ -16,6 +16,8 @@ from iterq.reproduce import EXPERIMENTS, atari, classic, mujoco, suite
 from iterq.reproduce.claims import Claim
 from iterq.store import CONFIG, write_json
 
+pytestmark = pytest.mark.medium
+
 EVERY = (*atari.ALL, *mujoco.ALL, *classic.ALL)
 
 

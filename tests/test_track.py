@@ -18,6 +18,8 @@ from iterq.errors import Refusal
 from iterq.sinks import STYLES
 from iterq.track import Tracker
 
+pytestmark = pytest.mark.medium
+
 PLAIN = Config(seeds=(0, 3), tensorboard=False)
 BOARD = Config(seeds=(0, 3))
 

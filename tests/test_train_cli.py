@@ -27,6 +27,8 @@ from iterq.runs import divided
 from tests.helpers import pictures_of
 from tests.test_cli import leftovers
 
+pytestmark = pytest.mark.medium
+
 TINY = ["--features", "8", "--batch-size", "4", "--learning-starts", "50", "--buffer-size", "200"]
 TINY += ["--eval-every", "0", "--log-every", "100", "--checkpoint-every", "100", "--total-timesteps", "300"]
 FILES = [".lock", "checkpoint", "config.json", "env.json", "episodes.csv", "metrics.jsonl", "tb", "versions.json"]

@@ -27,6 +27,7 @@ from iterq.fleet import base, group, on_device, on_host, scanned, stepped
 from iterq.fleet.mapped import mapped, same_memory
 from iterq.pack import packer
 from iterq.presets import configure
+from iterq.reads import unread
 
 pytestmark = pytest.mark.medium
 
@@ -63,7 +64,8 @@ def compiled_quickly():
 
 
 def make(algorithm, env, **fields):
-    return iterq.make(algorithm, env, **{**TINY, **fields})
+    read = {name: value for name, value in TINY.items() if name not in unread(configure(algorithm).bellman)}
+    return iterq.make(algorithm, env, **{**read, **fields})
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def tool():
 
 
 def checkout(folder, file="", old="", new=""):
-    """A copy of this package, with one thing changed."""
+    """A copy of this package, with one thing changed; `new` comes first where `old` is empty."""
     shutil.copytree(ROOT / "iterq", folder / "iterq", ignore=shutil.ignore_patterns("__pycache__"))
     if file:
         text = (folder / "iterq" / file).read_text()
@@ -49,7 +49,7 @@ def test_equal_checkouts_are_the_same_and_changed_ones_are_not(tmp_path):
 
 
 def test_a_checkout_that_does_not_run_is_told(tmp_path):
-    broken = checkout(tmp_path / "broken", "algorithms.py", "ALGORITHMS = {", "1 / 0\nALGORITHMS = {")
+    broken = checkout(tmp_path / "broken", "presets.py", "", "1 / 0\n")
     code, told, said = compare(checkout(tmp_path / "here"), broken, "--only", "i-dqn, sum of losses")
     assert (code, told) == (2, "")
     assert "NEW failed" in said

@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from iterq.presets import configure
+from iterq.reads import unread
+
 pytestmark = pytest.mark.medium
 
 # Small, but everything has its turn several times: the replay wraps, the window shifts and syncs, and the periods of logs,
@@ -32,7 +35,14 @@ SIZES = [
     ("batch-size", 8),
     *(("T", 100), ("D", 20), ("G", 4)),
 ]
-SMALL = [word for name, size in SIZES for word in (f"--{name}", str(size))]
+
+
+def small(algorithm):
+    """`SIZES` in words, as far as the algorithm reads them."""
+    names = [(name, size) for name, size in SIZES if name.replace("-", "_") not in unread(configure(algorithm).bellman)]
+    return [word for name, size in names for word in (f"--{name}", str(size))]
+
+
 ALGORITHMS = {
     "dqn": ["dqn"],
     "i-dqn": ["i-dqn", "--K", "3"],
@@ -52,6 +62,7 @@ CASES = {
     "i-sac": ["i-sac", "--K", "2", "--env", "Pendulum-v1"],
     "frames in the host's memory": ["i-dqn", "--K", "2", "--frame-stack", "3", "--replay", "host", "--env", "CartPole-v1"],
 }
+CASES = {case: [*words, *small(words[0])] for case, words in CASES.items()}
 
 # The command in a process that gets a signal when it comes to a point for the `at`-th time:
 #   begin     a run directory has no configuration yet
@@ -168,7 +179,7 @@ def whole(tmp_path_factory, cached):
     def of(case):
         if case not in runs:
             runs[case] = tmp_path_factory.mktemp("whole") / "run"
-            finish(["train", *CASES[case], *SMALL, "--out", runs[case]], cached)
+            finish(["train", *CASES[case], "--out", runs[case]], cached)
         return runs[case]
 
     return of
@@ -240,7 +251,7 @@ def unfinished(run):
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_run_ends_in_the_same_bits(case, tmp_path, cached, whole):
     expected = whole(case)
-    train = ["train", *CASES[case], *SMALL, "--out"]
+    train = ["train", *CASES[case], "--out"]
     # One blow falls inside a checkpoint and the other one elsewhere, at each of those points in turn; the rest is drawn.
     number = list(CASES).index(case)
     elsewhere = [point for point in REACH if point != "write" and (point != "step" or PURE not in CASES[case])]
@@ -255,7 +266,7 @@ def test_a_killed_run_ends_in_the_same_bits(case, tmp_path, cached, whole):
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, cached, whole):
-    train = ["train", *CASES["i-dqn, FrozenLake-v1"], *SMALL, "--out"]
+    train = ["train", *CASES["i-dqn, FrozenLake-v1"], "--out"]
     run = tmp_path / "run"
     kill([*train, run], cached, Blow("begin", 1))
     refused = iterq(["resume", run], cached)
@@ -271,7 +282,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, cached,
 
 @pytest.mark.parametrize(("env", "point", "at"), [(PURE, "metrics", (4, 5)), ("FrozenLake-v1", "step", (731, 777))])
 def test_a_signal_stops_a_run_with_a_checkpoint(env, point, at, tmp_path, cached, whole):
-    train = ["train", *CASES[f"i-dqn, {env}"], *SMALL, "--out"]
+    train = ["train", *CASES[f"i-dqn, {env}"], "--out"]
     run = tmp_path / "run"
     words = [*train, run]
     for number, count in zip((signal.SIGINT, signal.SIGTERM), at, strict=True):
@@ -290,7 +301,7 @@ def test_a_signal_stops_a_run_with_a_checkpoint(env, point, at, tmp_path, cached
 
 @pytest.mark.parametrize("env", [PURE, "CartPole-v1"])
 def test_a_finished_run_with_more_steps_is_one_longer_run(env, tmp_path, cached, whole):
-    train = ["train", *CASES[f"i-dqn, {env}"], *SMALL, "--out"]
+    train = ["train", *CASES[f"i-dqn, {env}"], "--out"]
     run = tmp_path / "run"
     said = finish([*train, run, "--total-timesteps", "737"], cached)
     assert "finished at step 737" in said
@@ -299,8 +310,9 @@ def test_a_finished_run_with_more_steps_is_one_longer_run(env, tmp_path, cached,
 
 
 def test_a_killed_run_of_epochs_ends_where_it_would_have(tmp_path, cached):
-    steps = SMALL.index("--total-timesteps")
-    words = ["train", *CASES["i-dqn, CartPole-v1"], *SMALL[:steps], *SMALL[steps + 2 :], "--epochs", "4", "--epoch-steps", "120", "--out"]
+    words = CASES["i-dqn, CartPole-v1"]
+    steps = words.index("--total-timesteps")
+    words = ["train", *words[:steps], *words[steps + 2 :], "--epochs", "4", "--epoch-steps", "120", "--out"]
     finish([*words, tmp_path / "whole"], cached)
     run = tmp_path / "run"
     kill([*words, run], cached, Blow("episodes", 3))
@@ -317,7 +329,7 @@ def test_the_cache_of_these_tests_changes_nothing(tmp_path, cached, whole):
     plain = {name: value for name, value in cached.items() if not name.startswith("JAX_")}
     whole(case)
     for out, environment in (("found", cached), ("compiled", plain)):  # the first of them finds every program
-        finish(["train", *CASES[case], *SMALL, "--out", tmp_path / out], environment)
+        finish(["train", *CASES[case], "--out", tmp_path / out], environment)
     assert_equal_runs(tmp_path / "found", tmp_path / "compiled")
     assert_equal_runs(tmp_path / "found", whole(case))
 

@@ -69,9 +69,8 @@ class Noise(NamedTuple):
 
     explore: Any  # () int32, 1: take the random action
     action: Any  # () or (m,) the random action
-    member: (
-        Any  # () 1 … K, also 0 where the anchor acts, too; at the first frame of an episode also the head, which some rules keep to its end
-    )
+    # 1 … K, also 0 where the anchor acts, too; at the first frame of an episode also the head, which some rules keep to its end
+    member: Any
     key: Any  # (2,) uint32, for the values where they are sampled
 
 

@@ -12,7 +12,7 @@ import pytest
 from iterq import cli
 from iterq.epochs import epochs
 from iterq.errors import Refusal
-from iterq.report.compare import compare
+from iterq.report.compare import compare, comparison
 from iterq.report.findings import aggregates, findings, summary, with_others
 from iterq.report.scores import curve, point_width, read_run, task_of
 
@@ -342,3 +342,12 @@ def test_others_are_drawn_as_far_as_ours_go(tmp_path):
     for curves, value in ((over_tasks, (-20 + 20.7) / (14.6 + 20.7)), (by_task["Pong"], -20.0)):
         steps, found = curves["them"]
         assert (steps.tolist(), found.value.tolist()) == ([500], [pytest.approx(value)])
+
+
+def test_only_the_first_points_of_an_agent_count_where_that_is_asked(tmp_path):
+    """Agents of a fleet that waits for its last one have more epochs than they were asked for."""
+    run = make_run(tmp_path / "run", env="ALE/Pong-v5", seeds=range(5))
+    source = read_run(run, "return")._replace(label="dqn")
+    whole, first = (comparison([source], "return", epoch=200, points=points).curves["dqn"]["Pong"] for points in (0, 2))
+    assert (whole.steps.tolist(), first.steps.tolist()) == ([200, 400, 600, 800, 1_000], [200, 400])
+    np.testing.assert_array_equal(first.values, whole.values[:, :2])

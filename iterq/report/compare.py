@@ -85,8 +85,10 @@ def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", gro
     return comparison(labelled(sources, group), metric, baseline, epoch, warnings)
 
 
-def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = ()) -> Comparison:
-    """Methods by the labels of `sources`, on the tasks that these name."""
+def comparison(
+    sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = (), points: int = 0
+) -> Comparison:
+    """Methods by the labels of `sources`, on the tasks that these name. points: how many of an agent's first ones count; 0: all."""
     warnings = list(warnings)
     steps = [log.steps for source in sources for log in source.logs if log.steps.size]
     longest = max((float(x[-1]) for x in steps), default=0)
@@ -95,7 +97,7 @@ def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: in
     width = epoch or (EPOCH if by_epochs else point_width(longest, apart))
     curves: dict[str, dict[str, Curve]] = {}
     for label, task in dict.fromkeys((source.label, source.task) for source in sources):
-        found = _curve([s for s in sources if (s.label, s.task) == (label, task)], metric, width, by_epochs, warnings)
+        found = _curve([s for s in sources if (s.label, s.task) == (label, task)], metric, width, by_epochs, warnings, points)
         if found:
             curves.setdefault(label, {})[task] = found
         else:
@@ -107,7 +109,7 @@ def comparison(sources: list[Source], metric: str, baseline: str = "", epoch: in
     return Comparison(metric, unit, curves, normalised, sources, baseline, warnings)
 
 
-def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warnings: list[str]) -> Curve | None:
+def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warnings: list[str], points: int) -> Curve | None:
     agents: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # values and seconds
     for source in sources:
         for log in source.logs:
@@ -119,7 +121,8 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
                     f"{source.label} on {source.task} has several agents with seed {log.seed}: they are taken for different ones"
                 )
             # What comes from elsewhere is at its points already.
-            agents[name] = on_points(log, metric if source.status != "given" else "", width, by_epochs)
+            values, seconds = on_points(log, metric if source.status != "given" else "", width, by_epochs)
+            agents[name] = values[: points or None], seconds[: points or None]
             if not len(agents[name][0]) and source.status != "running":
                 warnings.append(f"seed {log.seed} of {source.name} has no point and is left out")
     agents = {name: found for name, found in agents.items() if len(found[0])}

@@ -193,7 +193,8 @@ class Experiment:
         """What the runs say of a metric."""
         sources = [read_run(folder, metric)._replace(label=label, task=task) for (label, task), (folder, _) in runs.items()]
         warnings = [f"{source.name}: {text}" for source in sources for text in source.warnings]
-        return comparison(sources, metric, self.baseline, config.epoch, warnings)
+        # A fleet runs until its last agent arrives; what others have beyond the end does not count.
+        return comparison(sources, metric, self.baseline, config.epoch, warnings, config.steps // config.epoch)
 
     def table(self, c: Comparison, summary: list[dict[str, Any]], title: str) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
         """A line for every method: its speed and its last points."""

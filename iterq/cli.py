@@ -7,6 +7,7 @@ Exit codes: 0 fine (also a run that a signal has stopped, with a checkpoint), 1 
 import contextlib
 import importlib
 import json
+import math
 import os
 import signal
 import sys
@@ -196,7 +197,8 @@ def show(result: Any) -> None:
             around = f" [{q.low:.3g}, {q.high:.3g}]" if q.low is not None else f" ± {q.spread:.2g}" if q.spread is not None else ""
             unclear = q.passed is None and q.verdict.startswith("cannot tell")
             said = q.verdict if unclear else f"{passed}: {q.verdict}" if q.verdict else passed
-            table.add_row(q.name, f"{q.ours:.4g}{around}", "" if q.paper is None else f"{q.paper:g}", q.band, said)
+            ours = f"{q.ours:.4g}{around}" if math.isfinite(q.ours) else "–"
+            table.add_row(q.name, ours, "" if q.paper is None else f"{q.paper:g}", q.band, said)
     console.print(table)
     for note in result.notes:
         console.print(note)

@@ -93,7 +93,9 @@ def test_an_experiment_trains_draws_and_goes_on(tmp_path, capsys, monkeypatch):
     )
     assert result["passed"]
     assert {q["passed"] for q in result["quantities"]} == {None}
-    assert all("cannot tell at 1 seed" in q["verdict"] for q in result["quantities"])
+    both, of_asterix = result["quantities"]
+    assert "cannot tell at 1 seed" in both["verdict"]
+    assert (of_asterix["ours"], of_asterix["verdict"]) == (None, "there are no runs to judge it by")
     assert result["config"]["tasks"] == ["Breakout"]
     folders = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "runs").iterdir())
     assert folders == ["i-dqn-Breakout", "i-dqn-no-targets-Breakout"]

@@ -4,6 +4,7 @@ A claim says before anything is run which methods are compared, where on their c
 judged is in `report/verdicts.py`. Nothing passes for want of seeds: where they cannot tell, neither can the claim.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from iterq.report.verdicts import cannot_tell, compare_scores, reaches
 from iterq.reproduce.base import Quantity
 
 WHEN = {"end": "at the end", "along": "mean along training", "marks": "after {} shifts", "hours": "hours of training"}
+
+UNSAID = "there are no runs to judge it by"
 
 
 class Claim(NamedTuple):
@@ -42,22 +45,22 @@ class Level(NamedTuple):
 Marks = Mapping[str, Sequence[tuple[int, int]]]  # method: (shifts, steps) that the paper points out
 
 
-def judge(claim: Claim | Level, c: Comparison, marks: Marks, whole: bool) -> Quantity | None:
-    """A claim and what these runs say of it; None: they say nothing. Nothing is judged unless the experiment was run as a whole."""
+def judge(claim: Claim | Level, c: Comparison, marks: Marks, whole: bool) -> Quantity:
+    """A claim and what these runs say of it. Nothing is judged unless the experiment was run as a whole."""
     if isinstance(claim, Level):
-        return _level(claim, c, whole) if claim.method in c.curves and c.unit else None
+        return _level(claim, c, whole)
+    when = WHEN[claim.when].format(f"{marks[claim.ours][claim.mark][0]:,}" if claim.when == "marks" else "")
+    theirs = f"{claim.times:g} x {claim.theirs}" if claim.times != 1 else claim.theirs
+    name = f"{claim.ours} against {theirs}, {when}" + (f", {', '.join(claim.tasks)}" if claim.tasks else "")
+    band = f"{claim.expects or 'nothing is claimed'}; equal within {claim.margin:g}"
     found = _scores(claim, c, marks)
     if found is None:
-        return None
+        return Quantity(name, math.nan, band=band, verdict=UNSAID)
     verdict = compare_scores(found[0], [claim.times * x for x in found[1]], claim.margin)
     told = verdict.better or verdict.worse or verdict.equal
     holds = not verdict.better if claim.expects == "not better" else getattr(verdict, claim.expects, False)
     passed = holds if whole and told and claim.expects else None
-    when = WHEN[claim.when].format(f"{marks[claim.ours][claim.mark][0]:,}" if claim.when == "marks" else "")
-    theirs = f"{claim.times:g} x {claim.theirs}" if claim.times != 1 else claim.theirs
-    name = f"{claim.ours} against {theirs}, {when}" + (f", {', '.join(claim.tasks)}" if claim.tasks else "")
     said = verdict.word + (f"; about {verdict.needed} would tell {claim.margin:g}" if verdict.needed and not told else "")
-    band = f"{claim.expects or 'nothing is claimed'}; equal within {claim.margin:g}"
     return Quantity(name, verdict.difference, band=band, passed=passed, low=verdict.low, high=verdict.high, verdict=said)
 
 
@@ -83,16 +86,19 @@ def _scores(claim: Claim, c: Comparison, marks: Marks) -> list[list[np.ndarray]]
 
 
 def _level(claim: Level, c: Comparison, whole: bool) -> Quantity:
+    name = f"{claim.method}: IQM at the end"
+    band = f">= {claim.at_least:g}" if claim.at_least is not None else f"{claim.paper:g} ± {claim.margin:g}"
+    if claim.method not in c.curves or not c.unit:
+        return Quantity(name, math.nan, None, claim.paper, band, verdict=UNSAID)
     ends = [x[:, -1] for x in c.normalised[claim.method].values()]
     value, low, high = (float(x) for x in estimate(ends))
     if claim.at_least is not None:
         found = reaches(ends, claim.at_least)
-        passed, said, band = (True if found.better else False if found.worse else None), found.word, f">= {claim.at_least:g}"
+        passed, said = (True if found.better else False if found.worse else None), found.word
     else:
         paper = claim.paper or 0.0
         passed = (
             True if max(paper - low, high - paper) <= claim.margin else False if max(low - paper, paper - high) > claim.margin else None
         )
         said = {True: f"equal within {claim.margin:g}", False: "differs", None: cannot_tell(min(map(len, ends)))}[passed]
-        band = f"{paper:g} ± {claim.margin:g}"
-    return Quantity(f"{claim.method}: IQM at the end", value, None, claim.paper, band, passed if whole else None, low, high, said)
+    return Quantity(name, value, None, claim.paper, band, passed if whole else None, low, high, said)

@@ -209,4 +209,4 @@ class Experiment:
 
     def judged(self, c: Comparison, whole: bool) -> list[Quantity]:
         """What is claimed, and what the runs say of it."""
-        return [found for claim in self.claims if (found := judge(claim, c, self.marks, whole))]
+        return [judge(claim, c, self.marks, whole) for claim in self.claims]

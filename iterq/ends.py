@@ -11,7 +11,7 @@ from iterq.identity import LENGTH
 
 
 class End:
-    """Of the agents in training. `total`: after so many steps; None: where the configuration says."""
+    """Of the agents in training. Its methods take `total`: the end is after so many steps; None: where the configuration says."""
 
     def __init__(self, config: Config, seeds: Sequence[int]) -> None:
         self.config, self.counts = config, {seed: Count(config.epoch_steps) for seed in seeds}

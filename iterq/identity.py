@@ -90,8 +90,10 @@ def identity(settings: Mapping[str, Any]) -> str:
     if full["reduce"] == "auto":
         full["reduce"] = "mean" if full["shared"] else "sum"
     # Where there is nothing to choose from, a choice changes nothing.
-    moot = ("reduce", "actor_member", "dropout_masks") if full["K"] == 1 else () if full["dropout"] else ("dropout_masks",)
-    full |= {name: NEUTRAL[name] for name in moot}
+    if full["K"] == 1:
+        full |= {name: NEUTRAL[name] for name in ("reduce", "actor_member", "dropout_masks")}
+    if not full["dropout"]:
+        full["dropout_masks"] = NEUTRAL["dropout_masks"]
     aside = FREE | unread(full["bellman"])
     plain = {name: _plain(name, value) for name, value in full.items() if name not in aside}
     marked = {name: value for name, value in plain.items() if value != _plain(name, NEUTRAL[name])}
@@ -110,7 +112,7 @@ def settings_in(document: Any) -> dict[str, Any]:
     number = document.get("format", 1)
     if number not in (1, FORMAT):
         raise Refusal(f"the configuration has format {number}; this version of iterq reads formats 1 and {FORMAT}")
-    found = document.get("settings") if number == FORMAT else document
+    found = document.get("settings") if number == FORMAT else {name: x for name, x in document.items() if name != "format"}
     if not isinstance(found, dict) or set(found) - set(NEUTRAL):
         odd = ", ".join(sorted(set(found) - set(NEUTRAL))) if isinstance(found, dict) else f"{found!r:.60}"
         raise Refusal(f"unknown settings in the configuration: {odd}")

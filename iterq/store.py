@@ -227,7 +227,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def read_config(folder: Path) -> Config:
     """The configuration of the run in `folder`, as it was recorded."""
-    return config_from(_read(folder))
+    return config_from(_read(folder), str(folder / CONFIG))
 
 
 def known_as(folder: Path, config: Config) -> tuple[str, ...]:
@@ -237,9 +237,9 @@ def known_as(folder: Path, config: Config) -> tuple[str, ...]:
     return (config_hash(config), *([former] if former and own == config_hash(config) else []))
 
 
-def config_from(fields: Any) -> Config:
-    """A configuration from plain JSON values, of either format; what they do not mention is neutral."""
+def config_from(fields: Any, where: str = "") -> Config:
+    """A configuration from plain JSON values, of either format; what they do not mention is neutral. where: they come from."""
     try:
         return Config(**settings_in(fields))
-    except TypeError as error:
-        raise Refusal(f"bad configuration: {error}") from error
+    except (TypeError, Refusal) as error:
+        raise Refusal(f"{where}: {error}" if where else str(error)) from error

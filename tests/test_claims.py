@@ -1,7 +1,5 @@
 """What is claimed of methods is judged at the right place, with the right runs, and passes only where the runs say so."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -83,7 +81,7 @@ def test_marks_are_at_shifts_and_need_not_be_at_the_same_steps():
     c = compared(slow=[1, 1, 1, 5], fast=[5, 7, 7, 7])
     marks = {"slow": ((10, 400),), "fast": ((10, 100),)}
     found = judge(Claim("fast", "slow", "equal", when="marks"), c, marks, True)
-    assert (found.passed, found.name) == (True, "fast against slow, after 10 shifts")
+    assert (found.passed, found.name) == (True, "fast against slow, after about 10 shifts")
     assert unsaid(judge(Claim("fast", "slow", "equal", when="marks"), c, {**marks, "slow": ((10, 500),)}, True))
 
 
@@ -103,7 +101,7 @@ def test_a_level_is_reached_or_not(level, passed):
 def test_what_the_paper_has_is_met_or_not(paper, margin, passed):
     found = judge(Level("a", paper=paper, margin=margin), compared(a=[1, 1, 1, 2]), {}, True)
     assert (found.passed, found.paper) == (passed, paper)
-    assert json.dumps(found.verdict)
+    assert ("differs" in found.verdict) == (passed is False)
 
 
 def test_claims_of_methods_that_were_not_run_are_shown_and_not_judged():

@@ -137,7 +137,10 @@ def test_atari_is_normalised_by_humans_and_others_by_a_baseline(tmp_path):
 
 def test_a_baseline_around_zero_and_tasks_of_different_lengths_are_doubted(tmp_path):
     make_run(tmp_path / "a", "sac", "Hopper-v5", steps=500, total=500)
-    make_run(tmp_path / "b", "sac", "Ant-v5", seeds=(-200, 5))  # ends at -100 and 105
+    episodes = make_run(tmp_path / "b", "sac", "Ant-v5", seeds=(0, 5)) / "episodes.csv"
+    header, *rows = (line.split(",") for line in episodes.read_text().splitlines())
+    low = [[*row[:2], str(float(row[2]) - 200), *row[3:]] if row[0] == "0" else row for row in rows]  # ends at -100 and 105
+    episodes.write_text("".join(",".join(row) + "\n" for row in [header, *low]))
     found = compare([tmp_path], baseline="sac")
     text = " ".join(found.warnings)
     assert "agents of sac end on both sides of 0 on Ant-v5" in text
@@ -348,6 +351,15 @@ def test_only_the_first_points_of_an_agent_count_where_that_is_asked(tmp_path):
     """Agents of a fleet that waits for its last one have more epochs than they were asked for."""
     run = make_run(tmp_path / "run", env="ALE/Pong-v5", seeds=range(5))
     source = read_run(run, "return")._replace(label="dqn")
-    whole, first = (comparison([source], "return", epoch=200, points=points).curves["dqn"]["Pong"] for points in (0, 2))
+    whole, first = (comparison([source], "return", epoch=200, points=points).curves["dqn"]["Pong"] for points in (None, 2))
     assert (whole.steps.tolist(), first.steps.tolist()) == ([200, 400, 600, 800, 1_000], [200, 400])
     np.testing.assert_array_equal(first.values, whole.values[:, :2])
+
+
+@pytest.mark.parametrize(("settings", "said"), [({"seeds": 3}, "seeds must be"), ({"total_timesteps": "x"}, "total_timesteps must be int")])
+def test_a_damaged_configuration_is_refused_with_its_name(settings, said, tmp_path):
+    run = make_run(tmp_path / "run")
+    found = {"env": "CartPole-v1", "seeds": [0], **settings}
+    (run / "config.json").write_text(json.dumps({"format": 2, "settings": found}))
+    with pytest.raises(Refusal, match=f"run/config.json: {said}"):
+        read_run(run, "return")

@@ -86,9 +86,9 @@ def compare(paths: Sequence[Path], metric: str = RETURN, baseline: str = "", gro
 
 
 def comparison(
-    sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = (), points: int = 0
+    sources: list[Source], metric: str, baseline: str = "", epoch: int = 0, warnings: Sequence[str] = (), points: int | None = None
 ) -> Comparison:
-    """Methods by the labels of `sources`, on the tasks that these name. points: how many of an agent's first ones count; 0: all."""
+    """Methods by the labels of `sources`, on the tasks that these name. points: how many of an agent's first ones count; None: all."""
     warnings = list(warnings)
     steps = [log.steps for source in sources for log in source.logs if log.steps.size]
     longest = max((float(x[-1]) for x in steps), default=0)
@@ -109,7 +109,7 @@ def comparison(
     return Comparison(metric, unit, curves, normalised, sources, baseline, warnings)
 
 
-def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warnings: list[str], points: int) -> Curve | None:
+def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warnings: list[str], points: int | None) -> Curve | None:
     agents: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # values and seconds
     for source in sources:
         for log in source.logs:
@@ -122,7 +122,7 @@ def _curve(sources: list[Source], metric: str, width: int, by_epochs: bool, warn
                 )
             # What comes from elsewhere is at its points already.
             values, seconds = on_points(log, metric if source.status != "given" else "", width, by_epochs)
-            agents[name] = values[: points or None], seconds[: points or None]
+            agents[name] = values[:points], seconds[:points]
             if not len(agents[name][0]) and source.status != "running":
                 warnings.append(f"seed {log.seed} of {source.name} has no point and is left out")
     agents = {name: found for name, found in agents.items() if len(found[0])}

@@ -17,8 +17,7 @@ import numpy as np
 from iterq.epochs import arrived, epochs, kept
 from iterq.errors import Refusal
 from iterq.games import FORMS, human_normalised, references
-from iterq.identity import settings_in
-from iterq.store import CONFIG, LOCK
+from iterq.store import CONFIG, LOCK, config_from
 
 RETURN, EVALUATION = "return", "eval"  # of training episodes, of greedy ones
 EPOCH, POINTS = 250_000, 100
@@ -63,9 +62,10 @@ def runs_in(path: Path) -> list[Path]:
 def read_run(folder: Path, metric: str) -> Source:
     """A run directory; what cannot be read in it is said in its warnings, and the rest is taken."""
     warnings: list[str] = []
-    config = settings_in(found) if (found := _json(folder / CONFIG, warnings)) else {}
-    if not isinstance(config.get("env"), str):
+    found = _json(folder / CONFIG, warnings)
+    if not found or "env" not in found.get("settings", found):
         raise Refusal(f"{folder} is no run: its {CONFIG} names no environment")
+    config = vars(config_from(found, str(folder / CONFIG)))
     episodes = _read(folder / "episodes.csv", _take_episode, warnings)
     rows = episodes if metric == RETURN else _metrics(folder / "metrics.jsonl", metric, warnings)
     logs = {str(seed): Log(str(seed), np.zeros(0), np.zeros(0)) for seed in config.get("seeds", ())}

@@ -15,7 +15,7 @@ from iterq.report.stats import area, estimate
 from iterq.report.verdicts import cannot_tell, compare_scores, reaches
 from iterq.reproduce.base import Quantity
 
-WHEN = {"end": "at the end", "along": "mean along training", "marks": "after {} shifts", "hours": "hours of training"}
+WHEN = {"end": "at the end", "along": "mean along training", "marks": "after about {} shifts", "hours": "hours of training"}
 
 UNSAID = "there are no runs to judge it by"
 
@@ -60,8 +60,8 @@ def judge(claim: Claim | Level, c: Comparison, marks: Marks, whole: bool) -> Qua
     told = verdict.better or verdict.worse or verdict.equal
     holds = not verdict.better if claim.expects == "not better" else getattr(verdict, claim.expects, False)
     passed = holds if whole and told and claim.expects else None
-    said = verdict.word + (f"; about {verdict.needed} would tell {claim.margin:g}" if verdict.needed and not told else "")
-    return Quantity(name, verdict.difference, band=band, passed=passed, low=verdict.low, high=verdict.high, verdict=said)
+    more = f"; about {verdict.needed} would tell {claim.margin:g}" if not told and (verdict.needed or 0) > verdict.seeds else ""
+    return Quantity(name, verdict.difference, band=band, passed=passed, low=verdict.low, high=verdict.high, verdict=verdict.word + more)
 
 
 def _scores(claim: Claim, c: Comparison, marks: Marks) -> list[list[np.ndarray]] | None:

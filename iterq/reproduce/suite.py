@@ -23,6 +23,7 @@ from iterq.report.scores import RETURN, read_run
 from iterq.reproduce.base import Quantity, Result, Stopwatch
 from iterq.reproduce.claims import Claim, Level, Marks, judge
 
+PROTOCOL = ("epoch", "eval_episodes", "preset", "learning_starts", "epsilon_decay", "buffer_size", "batch_size")  # of what is judged
 OURS = "The paper does not name these tasks; they are ours."
 
 
@@ -134,8 +135,15 @@ class Experiment:
             measured = rate_apart if config.processes > 1 else steps_per_second
             asked = labels if config.estimate and not all(finished(*run) for run in runs.values()) else []
             rates = {label: measured(self.settings(label, config, self.rate_on or tasks[0])) for label in asked}
-        as_long = config.steps >= full.steps and len(config.seeds) >= len(full.seeds)
-        whole = as_long and set(tasks) == set(self.tasks) and len(labels) == len(self.methods)
+        whole = all(
+            (
+                *(config.steps >= full.steps, len(config.seeds) >= len(full.seeds)),
+                *(len(labels) == len(self.methods), set(tasks) == set(self.tasks)),
+                *(getattr(config, name) == getattr(full, name) for name in PROTOCOL),
+                # Runs that are found again were evaluated as they recorded, which may not be as it is asked now.
+                *(getattr(found, name) == x for _, found in runs.values() for name, x in self.fields(config).items() if "eval" in name),
+            )
+        )
         if rates:
             say_hours(f"{self.name} at full scale", rates, len(self.tasks), full)
             say_hours(f"{self.name} at this scale", rates, len(tasks), config)
@@ -151,9 +159,9 @@ class Experiment:
             beside = self.beside(tasks) if metric == RETURN else {}
             with watch("figures"):
                 summary = fill(c, place, f"{self.name}: {title}", marks, beside)["summary"] if c.curves else []
-            tables.append(self.table(c, summary, title))
+            tables.append(self.table(c, summary, f"{metric}: {title}"))
         c = compared[self.metrics[0]]
-        notes = [note for note in (self.note, *c.warnings) if note]
+        notes = [note for note in dict.fromkeys((self.note, *(w for found in compared.values() for w in found.warnings))) if note]
         notes += [
             f"{label} ends at {c.curves[label][task].steps[-1]:,} steps on {task}, before the mark at {steps:,}"
             for label, found in marks.items()
@@ -162,7 +170,8 @@ class Experiment:
             if c.curves[label][task].steps[-1] < steps
         ]
         if not whole:
-            notes.append(f"Judged at full scale only: {len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.steps:,} steps.")
+            scale = f"{len(self.tasks)} tasks, {len(full.seeds)} seeds, {full.steps:,} steps"
+            notes.append(f"Judged at full scale only: {scale}, with the settings of --scale paper, in the runs as well.")
         described = {**dataclasses.asdict(config), "tasks": list(tasks)}
         return Result(self.name, described, self.judged(c, whole), notes, tables, watch.seconds)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tools" / "compare"

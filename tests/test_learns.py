@@ -10,7 +10,7 @@ import pytest
 from iterq.api import make
 from iterq.report.verdicts import reaches
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "i-dqn"])

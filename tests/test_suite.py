@@ -145,6 +145,21 @@ def test_a_metric_is_reported_as_itself(tmp_path, capsys, monkeypatch):
     assert min(seen) <= float(rows[-1]["iqn/head_std"]) <= max(seen)
 
 
+def test_only_the_scale_of_the_paper_is_judged_in_the_runs_as_well(tmp_path, monkeypatch):
+    """Evaluations are free: runs that were evaluated otherwise are found again, and say nothing of what is asked now."""
+    small = {"seeds": (0, 1), "total_timesteps": 1_500, "epoch": 500, "eval_episodes": 2, "runs": tmp_path / "runs"}
+    monkeypatch.setitem(classic.Classic.SCALES, "paper", {**classic.FULL, **small})
+    for more, judged in (({}, True), ({"batch_size": 64}, False), ({"eval_episodes": 1}, False)):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        result = classic.cart_pole.run(suite.Config(**{**classic.FULL, **small, **more}), tmp_path / "out")
+        # Two seeds of 1,500 steps come nowhere near 475.
+        assert [q.passed for q in result.quantities[:2]] == [False if judged else None] * 2
+        assert any("Judged at full scale only" in note for note in result.notes) != judged
+    monkeypatch.setitem(classic.Classic.SCALES, "paper", {**classic.FULL, **small, "eval_episodes": 1})
+    found = classic.cart_pole.run(suite.Config(**{**classic.FULL, **small, "eval_episodes": 1}), tmp_path / "out")
+    assert {q.passed for q in found.quantities} == {None}  # their episodes were two
+
+
 def test_runs_that_have_just_been_trained_are_not_opened_again(tmp_path, monkeypatch):
     opened = []
 
